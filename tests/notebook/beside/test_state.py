@@ -24,7 +24,7 @@ def piped(both: Comparer, tmp_path: Path, cells: Cells) -> list[str]:
 
 def test_state_comes_from_the_last_step_that_changed_it_and_branches_that_differ_are_named() -> None:
     before = {"a": frozenset[str](), "l": {"a"}, "r": {"a"}, "c": {"a", "l", "r"}}
-    there = {
+    there: dict[str, dict[str, dict[str, str | None]]] = {
         "a": {"@x": {"entry": "g1", "digest": "1"}, "@y": {"entry": "g1", "digest": "1"}},
         "l": {"@x": {"entry": "g1", "digest": "2"}},
         "r": {"@x": {"entry": None, "digest": "deleted"}, "v": {"entry": "v", "digest": "3"}},

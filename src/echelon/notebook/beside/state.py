@@ -49,6 +49,7 @@ _ELSEWHERE = frozenset((
     "sys:meta_path", "matplotlib:rcParams", "matplotlib.pyplot:rcParams", "pandas:options",
     "warnings:filters", "logging:root",
 ))  # fmt: skip
+_NOTHING = object()
 _UNCHANGING = (FunctionType, property, classmethod, staticmethod, type, ModuleType)
 _OF_EVERY_CLASS = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__abstractmethods__", "_abc_impl",
@@ -247,12 +248,12 @@ class State:
             if not _is_foreign(holder):
                 continue
             *path, attribute = store.path
-            while path and _is_foreign(getattr(holder, path[0], None)):
-                holder = getattr(holder, path.pop(0))
+            while path and _is_foreign(_look(holder, path[0])):
+                holder = _look(holder, path.pop(0))
             attribute = path[0] if path else attribute
             place = _place_of(holder, attribute)
-            value = getattr(holder, attribute, _place_of)
-            if place not in _ELSEWHERE and value is not _place_of and not _is_foreign(value):
+            value = _look(holder, attribute)
+            if place not in _ELSEWHERE and value is not _NOTHING and not _is_foreign(value):
                 yield SIGN + place, value
 
 
@@ -300,6 +301,16 @@ def _is_foreign(value: Any) -> bool:
     if isinstance(value, ModuleType):
         return sys.modules.get(value.__name__) is value and value.__name__ != MAIN
     return isinstance(value, type) and value.__module__ not in (MAIN, "builtins")
+
+
+def _look(holder: Any, name: str) -> Any:
+    """An attribute that is there. A module is not asked for others: it might import them."""
+    if isinstance(holder, ModuleType) and name not in vars(holder) and not hasattr(type(holder), name):
+        return _NOTHING
+    try:
+        return getattr(holder, name, _NOTHING)
+    except Exception:
+        return _NOTHING
 
 
 def _place_of(holder: Any, attribute: str) -> str:
