@@ -271,8 +271,8 @@ class _OnImport:
         others = [each for each in sys.meta_path if each is not self]
         found = (each.find_spec(name, path) for each in others if hasattr(each, "find_spec"))
         spec = next((each for each in found if each is not None), None)
-        loader = getattr(spec, "loader", None)
-        if loader is None or isinstance(loader, type):
+        loader: Any = getattr(spec, "loader", None)
+        if not hasattr(loader, "__dict__") or isinstance(loader, type) or not hasattr(loader, "exec_module"):
             return spec
         run = loader.exec_module
 
