@@ -57,7 +57,7 @@ def codec(path: Path, entry: str) -> str:
         ({"b": 1, "a": 2}, "plain"),
         (collections.OrderedDict(a=1), "pickle"),
         (collections.Counter("aab"), "pickle"),
-        ({1, 2}, "pickle"),
+        ({1, 2}, "plain"),
         (decimal.Decimal("1.5"), "pickle"),
         (range(3), "pickle"),
         (Point(3), "pickle"),
