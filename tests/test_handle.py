@@ -47,6 +47,9 @@ class Growing:
     def logs(self, _ref: RunRef, *, follow: bool = False, **_more: object) -> Iterator[LogLine]:
         yield from [*self.before, *self.after] if follow else self.before
 
+    def earlier_output(self, _ref: RunRef) -> Iterator[LogLine]:
+        return iter(())
+
 
 def handle(before: list[LogLine], after: list[LogLine]) -> Run:
     engine: Engine = Growing(before, after)  # type: ignore[assignment]
