@@ -296,8 +296,8 @@ def test_getting_results(call: Call, write: Write) -> None:
     assert call("get", "fm", "--to", "all").stdout == "all\n"
     assert Path("all/ckpt/model.pt").read_bytes() == bytes(range(256))
     assert Path("all/logs/rank-0.log").exists()
-    own = {".gitignore", ".echelon-run"}
-    assert {path.name for path in Path.cwd().rglob(".*")} == own  # no half-copied file is left
+    hidden = sorted(str(path) for path in Path().rglob(".*"))
+    assert hidden == ["runs/.gitignore", "runs/fm/.echelon-run"]  # no half-copied file is left
 
 
 def test_top_shows_who_uses_the_machine(call: Call, stay: str) -> None:
