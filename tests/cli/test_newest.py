@@ -53,7 +53,7 @@ def test_another_folder_has_its_own_newest(cli: Call, two: None) -> None:
     nothing = cli("logs", cwd="elsewhere")
     assert nothing.returncode == UnknownRun.exit_code
     assert cli("resume", "second", cwd="elsewhere").returncode == 3
-    assert cli("logs", cwd="elsewhere").stdout == "as second\n"
+    assert cli("logs", cwd="elsewhere").stdout == "as second\nas second\n"  # of both starts
 
 
 def test_an_ended_run_is_replaced_and_its_results_are_kept(cli: Call, two: None) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from echelon.engines.base import Engine
+from echelon.errors import EchelonError
 from echelon.model.event import Event
 from echelon.model.run import RunRef
 from echelon.values import frozen
@@ -20,8 +21,14 @@ class Start:
 
 
 def later_starts(engine: Engine, ref: RunRef) -> list[Start]:
-    """All starts but the first, in order."""
-    return of_events(chain(engine.earlier_events(ref), engine.events(ref)))
+    """All starts but the first, in order, as far as they can be read."""
+
+    def events() -> Iterator[Event]:
+        with suppress(EchelonError):  # they are beside what is shown, which may be whole
+            yield from engine.earlier_events(ref)
+            yield from engine.events(ref)
+
+    return of_events(events())
 
 
 def of_events(events: Iterable[Event]) -> list[Start]:

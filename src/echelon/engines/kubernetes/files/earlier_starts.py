@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from echelon.engines.decoding import decode
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.machine import Submissions
 from echelon.errors import EchelonError
@@ -27,9 +28,9 @@ def read_kept(submissions: Submissions, stored: Stored) -> Iterator[Event | LogL
     for raw in submissions.earlier_starts(stored.uid, stored.run.created):
         with suppress(msgspec.DecodeError):
             if raw.startswith(b"e"):
-                yield msgspec.json.decode(raw[1:], type=Event)
+                yield decode(raw[1:], Event)
             else:
-                yield msgspec.json.decode(raw[1:], type=LogLine)
+                yield decode(raw[1:], LogLine)
 
 
 def _encoded(items: Iterable[Event | LogLine]) -> Iterator[bytes]:
