@@ -196,10 +196,9 @@ class Execution:
 
     def _stop_all(self) -> None:
         self._stopping.set()
-        self._stop_runs()
-        for name in [name for name, step in self.record.steps.items() if step.state == "waiting"]:
-            self._note(name, _NOT_STARTED)
         try:
+            self._stop_runs()
+            self._note_not_started()
             while self._running:
                 ended = self._ended.get()
                 self._running.pop(ended.step)
@@ -207,6 +206,11 @@ class Execution:
         finally:  # a second Ctrl-C: they are told to stop, and this command does not wait for them
             for name in self._running:
                 self._note(name, _stopped(self.record.steps[name]))
+            self._note_not_started()
+
+    def _note_not_started(self) -> None:
+        for name in [name for name, step in self.record.steps.items() if step.state == "waiting"]:
+            self._note(name, _NOT_STARTED)
 
     # One step
 
