@@ -34,10 +34,10 @@ def started(*more: str, second: str = "step:second") -> Iterator[subprocess.Pope
     command = [sys.executable, "-m", "echelon.cli.main", "notebook", "run", "two.ipynb", *more]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
-        wait_until(Path("runs/two-1/work/began.txt").exists, "the first step")
+        wait_until(Path("runs", "two-1", "work", "began.txt").exists, "the first step")
         yield process
     finally:
-        Path("runs/two-1/work/go.txt").touch()
+        Path("runs", "two-1", "work", "go.txt").touch()
         process.said = process.communicate(timeout=2 * PATIENCE)[0]  # type: ignore[attr-defined]
 
 
@@ -67,7 +67,7 @@ def test_a_stop_lets_no_waiting_step_start(cli: Call) -> None:
         assert process.wait(PATIENCE) == STOPPED_EXIT_CODE
     assert "two-1 was stopped (--from first goes on there)" in process.said  # type: ignore[attr-defined]
     assert states() == {"first": "stopped", "second": "not-reached"}
-    assert not Path("runs/two-1/work/second.txt").exists()
+    assert not Path("runs", "two-1", "work", "second.txt").exists()
     assert everywhere(cli) == {"stopped"}
     assert cli("wait", "two-1").returncode == STOPPED_EXIT_CODE
     again = cli("notebook", "run", "two.ipynb", "--from", "first")  # go.txt is there by now
@@ -99,7 +99,7 @@ def test_a_step_that_is_refused_at_submission(cli: Call) -> None:
     with started(second="step:second prev:first") as process:
         taken = cli("run", "-d", "--name", "two-1-second", "--", "sleep", "600")
         assert taken.returncode == 0, taken.stderr
-        Path("runs/two-1/work/go.txt").touch()
+        Path("runs", "two-1", "work", "go.txt").touch()
         assert process.wait(PATIENCE) == RunExists.exit_code
     try:
         assert states() == {"first": "succeeded", "second": "failed"}
@@ -117,7 +117,7 @@ def test_a_command_that_is_killed_while_a_step_runs(cli: Call) -> None:
         process.kill()
         process.wait()
         assert "two-1 " in cli("ps").stdout  # its step goes on
-        Path("runs/two-1/work/go.txt").touch()
+        Path("runs", "two-1", "work", "go.txt").touch()
         waited = cli("wait", "two-1")
         assert waited.returncode == LOST_EXIT_CODE, waited.stdout
     assert "two-1-first succeeded" in waited.stdout

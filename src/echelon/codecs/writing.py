@@ -13,7 +13,7 @@ one key that says what it is (`{"tuple": [...]}`, `{"array": "1.npy"}`). Librari
 recognise a value: a value of a library means that it is imported.
 
 A pickle may run code when it is read, and so may be read only where it was written: its digest is then also
-in the folder that `_ECHELON_SEALS` names, to which nobody else can write.
+in the folder that `_ECHELON_SEALS` names, to which no other user can write.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ NO_RESULTS = (MARKER, ".gitignore")
 """What may be in a results folder before a run has written to it."""
 _IGNORES_ALL = "*\n"
 _MOST = 4096  # bytes that are read of a marker
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # it may be anything that somebody has put there
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # another user may have put anything there
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # of file systems without
 
 

@@ -21,6 +21,7 @@ from echelon.model.pods.pod import JOB, NATIVE
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
+    from echelon.cli.printing.progress import CopyProgress
     from echelon.engines.base import Engine
     from echelon.model.engine.traits import Traits
     from echelon.model.job import Job
@@ -167,7 +168,6 @@ def run(
     # A cluster is asked meanwhile.
     from echelon.bundle import pack_files
     from echelon.cli.printing import render
-    from echelon.cli.printing.progress import CopyProgress
     from echelon.model.job import ranks_asked
     from echelon.preparation.prepare import named_after, prepare
     from echelon.submit import submit, withdraw
@@ -207,7 +207,7 @@ def run(
             replace=bool(settings.replace),
             tell=render.notice,
             beside=beside,
-            sending=None if foreground else CopyProgress("code"),
+            sending=None if foreground else _code_progress(),
         )
     gc.enable()
     if not foreground:
@@ -224,6 +224,13 @@ def run(
     return follow.follow(
         handle, job, settings.format or "text", raw=raw, only=show_rank, terminal=terminal, advise=advise
     )
+
+
+def _code_progress() -> CopyProgress:
+    """What shows how the code of a detached run is sent."""
+    from echelon.cli.printing.progress import CopyProgress
+
+    return CopyProgress("code")
 
 
 def _advise(prepared: Prepared, status: Status) -> str | None:

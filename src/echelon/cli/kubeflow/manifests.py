@@ -108,7 +108,7 @@ def settle_place(
 
 
 def _read_script(path: str) -> str:
-    """What is in a script; "" where it cannot be read, or is too long to be one that somebody wrote."""
+    """What is in a script; "" where it cannot be read, or is too long to be written by hand."""
     try:
         with Path(path).open(errors="replace") as file:
             return file.read(_SCRIPT)

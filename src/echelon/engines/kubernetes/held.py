@@ -47,7 +47,7 @@ _THEIRS_TO_CHANGE = (
 
 def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
     """The record, with what the Jobs of a run that is held say; any other as it is. A run whose first Job is
-    suspended is not started, and has no plan yet; unless somebody else suspended it after it was admitted.
+    suspended is not started, and has no plan yet; unless it was suspended from outside after it was admitted.
     """
     first = _first(stored, jobs)
     if first is None:

@@ -104,8 +104,8 @@ class HuggingFaceDatasetInitializer:
 
 
 @dataclass(frozen=True)
-class S3DatasetInitializer:
-    """A data set in a bucket."""
+class _InBucket:
+    """What is in a bucket, and how it is reached."""
 
     storage_uri: str
     ignore_patterns: Sequence[str] | None = None
@@ -114,6 +114,11 @@ class S3DatasetInitializer:
     secret_access_key: str | None = None
     region: str | None = None
     role_arn: str | None = None
+
+
+@dataclass(frozen=True)
+class S3DatasetInitializer(_InBucket):
+    """A data set in a bucket."""
 
 
 @dataclass(frozen=True)
@@ -140,16 +145,10 @@ class HuggingFaceModelInitializer:
 
 
 @dataclass(frozen=True)
-class S3ModelInitializer:
+class S3ModelInitializer(_InBucket):
     """A model in a bucket."""
 
-    storage_uri: str
     ignore_patterns: Sequence[str] | None = _IGNORED
-    endpoint: str | None = None
-    access_key_id: str | None = None
-    secret_access_key: str | None = None
-    region: str | None = None
-    role_arn: str | None = None
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ class State:
         changed: Dict[str, Any] = {}
         for name, value in now.items():
             if name[1:] in options.SEEDED and not (self._seeded or name in self._came):
-                continue  # numbers that nobody has seeded are others in every run
+                continue  # numbers without a seed are others in every run
             if name not in self._noted or not self._is_same(name, value):
                 changed[name] = value
         deleted = [name for name in self._noted if name not in now]
@@ -453,7 +453,7 @@ def _imports(tree: ast.AST) -> Iterator[Tuple[str, str]]:
 
 
 def _submodules(tree: ast.AST) -> Iterator[str]:
-    """The modules inside of packages that are imported: whoever has the package has them then."""
+    """The modules inside of packages that are imported: they come with the package then."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if "." in alias.name)

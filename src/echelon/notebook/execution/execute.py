@@ -116,7 +116,7 @@ class Execution:
         return self.record
 
     def _is_stopped(self) -> bool:
-        """Whether this command, or somebody elsewhere, wants no further step."""
+        """Whether this command, or a `stop` from elsewhere, wants no further step."""
         return self._stopping.is_set() or is_to_stop(self._folder)
 
     def _leave_out(self, waiting: list[Step]) -> list[Step]:
@@ -256,7 +256,7 @@ class Execution:
         handle = submit(prepared, self._engine, stays=True, replace=True)
         with self._lock:
             self._runs[step.name] = handle
-        if self._is_stopped():  # whoever wants that may not have seen this run
+        if self._is_stopped():  # the `stop` may not have seen this run
             handle.stop(wait=False)
         return handle
 

@@ -11,7 +11,7 @@
         program/          what the steps' processes ran
         secret            seals the variables; its owner's alone
         lock              held by the command that runs the steps
-        stop              somebody wants it stopped: that command starts no further step"""
+        stop              a `stop` was asked for: that command starts no further step"""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def order_stop(folder: PipelineFolder) -> bool:
 
 
 def is_to_stop(folder: PipelineFolder) -> bool:
-    """Whether somebody wants it stopped."""
+    """Whether a `stop` was asked for."""
     return (folder.path / "stop").exists()
 
 

@@ -1,5 +1,5 @@
 """Why a queued run is not admitted, or one whose client was cut off does not start: no process looks after
-it. And why a run that had started waits: somebody has suspended it. Pure.
+it. And why a run that had started waits: its Job was suspended from outside. Pure.
 
 Nothing in a cluster admits a run but the holder of its tender claim. A run whose foreground
 command was killed, or whose machine is off, stays queued however much is free."""
@@ -33,8 +33,8 @@ def find_untended(stored: Stored, jobs: Sequence[Object], *, now: float) -> Trou
 
 
 def find_suspended(stored: Stored, jobs: Sequence[Object]) -> Trouble | None:
-    """The trouble of a run that somebody has suspended, and whom it waits for; None of any other. Of a run in
-    a queue of Kueue's, its Workload says more (`kueue.py`).
+    """The trouble of a run that was suspended from outside, and whom it waits for; None of any other. Of a
+    run in a queue of Kueue's, its Workload says more (`kueue.py`).
     """
     if stored.stop is not None or waits_in(jobs) or is_half_made(stored, jobs):
         return None

@@ -13,7 +13,7 @@ from echelon.values import frozen
 Kind = Literal[
     "unreachable",  # the cluster does not respond
     "queue",  # Kueue has not admitted it
-    "suspended",  # somebody has suspended its Job
+    "suspended",  # its Job was suspended from outside
     "untended",  # it is queued, and no process looks after it
     "refused",  # the API server lets no pod be made, and will not
     "restricted",  # the namespace's Pod Security level refuses pods that may run as root

@@ -137,7 +137,7 @@ def _start(api: Api, view: View, plan: Plan, pods: Mapping[str, Object]) -> None
     except Invalid:
         for job in reversed(begun):
             change = dialects.of(job).suspended(suspend=True)
-            change["metadata"] = {"annotations": {names.ADMITTED: None}}  # nobody else has suspended it
+            change["metadata"] = {"annotations": {names.ADMITTED: None}}  # its tender suspends it
             api.patch(job["kind"], job["metadata"]["name"], change, uid=job["metadata"]["uid"])
         _recreate(api, stored, list(there.values()), wanted, at=at)
 

@@ -97,7 +97,7 @@ def decide_admission(view: RunView, now: float) -> list[Action]:
     if not stored.held or stored.whole or stored.admitted is None or plan is None:
         return []
     if all_suspended(jobs):
-        return []  # by somebody else, who will let it go on
+        return []  # from outside: Kueue or a user will release it
     if not any(seat.node for seat in plan.placement.seats):
         return []  # it was started without a place, for an autoscaler to add nodes
     if _have_nodes(jobs, pods) or any(map(workers.was_replaced, pods)) or any(map(_lost_any, jobs)):

@@ -218,7 +218,7 @@ def in_queue(obj: Shape) -> InQueue | None:
         return None
     if notes.in_kueue:  # it keeps no run waiting that Kueue does not admit
         return None
-    if _number(notes.admitted) > _number(notes.tried):  # somebody has suspended it since
+    if _number(notes.admitted) > _number(notes.tried):  # suspended from outside since
         return None
     waits = _read_waits(notes.waits)
     return InQueue(
