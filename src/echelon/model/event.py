@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from echelon.model.copy import Manifest
+from echelon.model.program import Step
 from echelon.values import frozen
 
 Kind = Literal[
@@ -28,6 +29,7 @@ Kind = Literal[
     "unkept",  # the worker holds its results itself; `reason` is why the keeper does not have them
     "keeping",  # the keeper holds the results of `workers`, at most `until`
     "stopping",  # the end was requested; `reason` is by whom or why
+    "steps",  # `steps` of a run that is made of runs stand so now; the first such event has all of them
     "note",  # a message for the user
     "finished",  # the run is over: `outcome`
 ]
@@ -117,12 +119,14 @@ class Event:
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
     # Of an end: what of the results is lost, a sentence per worker; of a note: what lacks lines from now on.
     missing: tuple[str, ...] | None = None
-    fetched_to: str | None = None  # of an end: the folder that has the results, after its machine's name
+    # Of an end, and of `steps`: the folder that has the results, after its machine's name.
+    fetched_to: str | None = None
     version: str | None = None  # of the agent
     trouble: str | None = None  # of `waiting`: the kind of what is waited for; "untended" needs a command
     manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do
     workers: tuple[int, ...] | None = None  # of `keeping`
     left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
+    steps: tuple[Step, ...] | None = None
 
 
 def cut(text: str) -> str:

@@ -11,6 +11,7 @@ from echelon.errors import InvalidJob
 from echelon.model.open_shape import OpenShape
 from echelon.model.pods.pod import PodOptions, check_mounts
 from echelon.model.pods.template import check_template
+from echelon.model.program import Parent, Program
 from echelon.model.resources import Resources
 from echelon.values import frozen
 
@@ -21,7 +22,7 @@ NAME_LENGTH = 40
 QUEUE_TIMEOUT = 7 * 86400.0
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL, where a job says nothing else
 FUNCTIONS = ".echelon"  # the folder among shipped code that holds a function's script
-PIPELINE, STEP = "ECHELON_PIPELINE", "ECHELON_STEP"  # variables of a run that is a notebook's step
+PARENT, STEP = "ECHELON_PARENT", "ECHELON_STEP"  # what the ranks of a run that is a part of another one know
 _MOST_PRIORITY = 1000
 _MOST_WORKERS, _MOST_PROCS = 10_000, 1_000  # more is a slip of the hand, and would take the machine down
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -91,6 +92,8 @@ class Job:
     include: tuple[str, ...] = ()
     metric_patterns: tuple[str, ...] = ()  # where given, the only rule by which metrics are found
     pod: PodOptions = field(default_factory=PodOptions)
+    parent: Parent | None = None  # the run that it is a part of
+    program: Program | None = None  # of a run that is made of runs
 
 
 def validate(job: Job) -> None:

@@ -6,9 +6,10 @@ from typing import Literal
 
 from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.event import cut
-from echelon.model.job import PIPELINE, STEP, Job, check_name, gpus_asked, workers_asked
+from echelon.model.job import Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.pods.pod import KUBEFLOW_KIND
+from echelon.model.program import DONE
 from echelon.model.status import RunSummary, Status, WorkerStatus
 from echelon.model.world import gpu_count, members, worker_count
 from echelon.values import frozen
@@ -138,8 +139,10 @@ def _whereabouts(record: Record) -> str:
 
 def describe_command(job: Job) -> str:
     """What a job runs, as the user would type it."""
-    if PIPELINE in job.env and STEP in job.env:
-        return f"step {job.env[STEP]} of {job.env[PIPELINE]}"
+    if job.parent is not None:
+        return f"step {job.parent.step} of {job.parent.run}"
+    if job.program is not None:
+        return " ".join(filter(None, (job.program.title, job.program.source.rpartition("/")[2])))
     if job.module is not None:
         words: tuple[str, ...] = ("-m", job.module)
     elif job.script is not None:
@@ -166,5 +169,8 @@ def summarise(record: Record, status: Status) -> RunSummary:
         trouble=status.trouble,
         owner=record.owner,
         user=record.user,
-        pipeline=job.env.get(PIPELINE),
+        parent=None if job.parent is None else job.parent.run,
+        steps=len(status.steps) if job.program is not None else None,
+        steps_done=sum(step.state in DONE for step in status.steps),
+        steps_place=None if job.program is None else job.program.place,
     )

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.output.progress import Progress, at_end, words
+from echelon.model.program import OVER, Step, StepState
 from echelon.values import frozen
 
 State = Literal[
@@ -37,6 +38,7 @@ _BESIDE = (
     "worker-started",
     "worker-ended",
     "rank-ended",
+    "steps",
 )  # these leave a trouble as it is
 FINAL: frozenset[str] = frozenset({"succeeded", "failed", "stopped", "timed-out", "lost"})
 
@@ -94,6 +96,7 @@ class Status:
     trained_first: float | None = None  # when all of its ranks ran for the first time
     training_since: float | None = None  # the same after the last restart
     progress: Progress | None = None  # how far the lowest rank has come whose output tells it
+    steps: tuple[Step, ...] = ()  # of a run that is made of runs, in an order in which they can run
 
     def __repr__(self) -> str:
         return as_text(_rows(self))
@@ -124,7 +127,10 @@ class RunSummary:
     owner: str = ""
     user: str = ""  # the local user, where `owner` is the name in a cluster
     own: bool = True  # whether it is the asking user's
-    pipeline: str | None = None  # the pipeline run that it is a step of
+    parent: str | None = None  # the run that it is a step of
+    steps: int | None = None  # of a run that is made of runs: how many they are
+    steps_done: int = 0
+    steps_place: str | None = None  # where they run; "" is this machine
 
 
 def with_progress(status: Status, progress: Progress | None) -> Status:
@@ -197,12 +203,13 @@ class _Draft:
         self.agents_since = status.agents_since
         self.trained_first = status.trained_first
         self.training_since = status.training_since
+        self.steps = {step.name: step for step in status.steps}
         self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
 
     def changed(self) -> dict[str, Any]:
         """What the status has become."""
         workers = tuple(worker.result() for worker in self.workers.values())
-        return {**vars(self), "workers": workers}
+        return {**vars(self), "workers": workers, "steps": tuple(self.steps.values())}
 
 
 class _WorkerDraft:
@@ -258,6 +265,10 @@ def _apply(status: _Draft, event: Event) -> None:
             _set_back(status, event)
         case "stopping":
             status.state, status.reason = "stopping", event.reason
+        case "steps":
+            status.steps.update((step.name, step) for step in event.steps or ())
+            status.fetched_to = event.fetched_to or status.fetched_to
+            status.reason = _what_waits(status)
         case "finished":
             _finish(status, event)
     _note_moment(status, event)
@@ -300,12 +311,40 @@ def _finish(status: _Draft, event: Event) -> None:
     status.state = outcome
     status.reason = event.cause.summary if event.cause else event.reason
     status.ended, status.exit_code, status.released = event.at, event.exit_code, event.released
-    status.missing, status.fetched_to = event.missing or (), event.fetched_to
+    status.missing, status.fetched_to = event.missing or (), event.fetched_to or status.fetched_to
     status.root_cause = event.cause if outcome in ("failed", "lost") else None
     for worker in status.workers.values():
         if worker.state not in ("done", "failed", "lost"):
             worker.state = "done" if outcome == "succeeded" else "stopped"
             worker.pid, worker.rank_pids = None, {}
+    if status.steps:
+        _finish_steps(status, event)
+
+
+def _what_waits(status: _Draft) -> str | None:
+    """Why a step that is there does not run yet, where one is."""
+    waits = (step for step in status.steps.values() if step.run and step.reason and step.state not in OVER)
+    return next((f"step {step.name}: {step.reason}" for step in waits), None)
+
+
+def _finish_steps(status: _Draft, event: Event) -> None:
+    """A run that is made of runs has ended as the worst of them, and by itself only if its executor has."""
+    left: StepState = "stopped" if status.state in ("stopped", "timed-out") else "lost"
+    for name, step in status.steps.items():
+        if step.state not in OVER:
+            begun = step.state != "waiting"
+            status.steps[name] = replace(
+                step, state=left if begun else "not-reached", ended=event.at if begun else None, reason=""
+            )
+    if status.state != "failed":
+        return
+    worst = next((step for step in status.steps.values() if step.state in ("failed", "timed-out")), None)
+    if worst is not None:
+        status.root_cause = None
+        status.reason = f"step {worst.name}{f': {worst.reason}' if worst.reason else ''}"
+    elif event.cause is not None and event.cause.signal is not None:
+        status.state, status.root_cause = "lost", None
+        status.reason = f"its executor was killed by {event.cause.signal}; `echelon resume` takes it up"
 
 
 def _apply_to_worker(worker: _WorkerDraft, event: Event) -> None:

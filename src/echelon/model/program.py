@@ -1,0 +1,75 @@
+"""A run whose program is runs: a pipeline's steps, a sweep's trials.
+
+Such a run, the parent, is an ordinary run of this machine. What it runs is an executor, which starts the
+others, its children, one after the other or beside each other, here or in a cluster. That one of them begins,
+ends, is left out or is taken from earlier is an event of the parent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from echelon.values import frozen
+
+StepState = Literal[
+    "waiting",  # for those before it, or for its turn
+    "recorded",  # and as the states of any run, from here
+    "queued",
+    "starting",
+    "running",
+    "restarting",
+    "stopping",
+    "succeeded",
+    "failed",
+    "stopped",
+    "timed-out",
+    "lost",
+    "damaged",
+    "cached",  # an earlier run of the same step had its results already
+    "kept",  # it succeeded in an earlier start of its parent
+    "not-reached",  # one before it did not succeed, or its parent was stopped
+]
+DONE: frozenset[str] = frozenset({"succeeded", "cached", "kept"})
+OVER: frozenset[str] = DONE | {"failed", "stopped", "timed-out", "lost", "damaged", "not-reached"}
+
+
+@frozen
+class Step:
+    """One of the runs that a run is made of, and how it stands."""
+
+    name: str
+    state: StepState = "waiting"
+    run: str = ""  # the address of its run, once there is one
+    started: float | None = None
+    ended: float | None = None
+    reason: str = ""
+    hint: str = ""
+    exit_code: int | None = None
+    cell: int | None = None  # of a notebook: the cell that failed, and the line in it
+    line: int | None = None
+    after: tuple[str, ...] = ()  # the steps that must be done before
+    gets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what it is handed, by the step before
+    size: str = ""  # in words, where it is more than one process
+
+
+@frozen
+class Parent:
+    """Which run a run is a part of, and as what."""
+
+    run: str
+    step: str
+
+
+@frozen
+class Program:
+    """What is known of a run that is made of runs before it begins."""
+
+    title: str  # what it is, in lists: "notebook"
+    source: str = ""  # the file that it was made of
+    place: str = ""  # where its children run, as `Traits.place` has it; "" is this machine
+    context: str = ""  # and namespace, in a cluster
+    namespace: str = ""
+    volume: str = ""  # a volume that was made for it, which goes with it, and its uid
+    volume_uid: str = ""
+    private: tuple[str, ...] = ()  # entries of its results folder that are no results
