@@ -112,6 +112,7 @@ class Run:
         take_over: bool = False,
         tell: Callable[[str], object] = lambda _trouble: None,
         collect: Callable[[], object] | None = None,
+        watch: Callable[[Event], object] = lambda _: None,
     ) -> Status:
         """Wait for the end and return the status; RunTimedOut if it is later than `timeout` (90, "5m").
 
@@ -121,7 +122,7 @@ class Run:
         and its results are fetched; one that another machine submitted, only with `take_over`. What
         keeps the output from being saved is told once, and whom a take-over waits for. Raises
         ResultsIncomplete if not all results could be fetched. `collect` is called instead of `self.collect`,
-        by a command that shows it.
+        by a command that shows it; `watch` gets each event.
         """
         check_argument("timeout", timeout, str | int | float | None, "give seconds, or a time such as '5m'")
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
@@ -135,6 +136,7 @@ class Run:
                 for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                     if show:
                         tell_waiting(event)
+                    watch(event)
                     if event.kind == "finished":
                         end = event
                         tender.finish(event, collect or self.collect)
