@@ -36,8 +36,8 @@ class Wanted:
 def lines_of(
     engine: Engine, ref: RunRef, wanted: Wanted, *, follow: bool = False, earlier: bool = True
 ) -> Iterator[LogLine]:
-    """What the ranks wrote, line by line: with `follow`, as it comes, until the run ends; with `earlier`, in all
-    of its starts.
+    """What the ranks wrote, line by line: with `follow`, as it comes, until the run ends; with `earlier`, in
+    all of its starts.
     """
     before = _earlier(engine, ref, wanted) if earlier else ()
     return filter(wanted.has, whole_lines(chain(before, engine.logs(ref, ranks=wanted.ranks, follow=follow))))

@@ -130,7 +130,7 @@ def observe(
             found = [partial(_measured, part, patterns)]
         return [partial(_with_part, part, source, troubles) for source in found]
 
-    found: Iterator[observing.Item] = steps.read(sources, follow=follow, events=events and follow)
+    found = steps.read(sources, follow=follow, tell=lambda event: (event,) if events else ())
     if events and not follow:
         found = merge(engine.events(ref), found, key=lambda item: item.at)
     yield from observing.end_last(found)
@@ -177,13 +177,17 @@ class _Steps:
         self.there = [part for part in self.there if not part.over]
 
     def read(
-        self, sources: Callable[[Part], Sequence[Source[T]]], *, follow: bool, events: bool = False
-    ) -> Iterator[T | Event]:
+        self,
+        sources: Callable[[Part], Sequence[Source[T]]],
+        *,
+        follow: bool,
+        tell: Callable[[Event], Sequence[T]] = lambda _: (),
+    ) -> Iterator[T]:
         """What the sources of each run give, all of it one after the other or, with `follow`, as it comes,
-        with the events of the whole.
+        with what is to be told of the events of the whole.
         """
-        if events:
-            yield from islice(self._engine.events(self._ref), self._seen)
+        if follow:
+            yield from chain.from_iterable(map(tell, islice(self._engine.events(self._ref), self._seen)))
         for part in self.there:
             if part.over or not follow:
                 for source in sources(part):
@@ -191,7 +195,7 @@ class _Steps:
         if not follow:
             return
         going = [source for part in self.there if not part.over for source in sources(part)]
-        stream: Merged[T | Event | Part] = Merged([*going, partial(self._coming, events=events)])
+        stream: Merged[T | Part] = Merged([*going, partial(self._coming, tell)])
         for item in stream:
             if isinstance(item, Part):
                 for source in sources(item):
@@ -204,11 +208,11 @@ class _Steps:
             self._seen += 1
             yield event
 
-    def _coming(self, *, events: bool) -> Iterator[Sequence[Event | Part]]:
-        """What happens from now on, and the runs that begin."""
+    def _coming(self, tell: Callable[[Event], Sequence[T]]) -> Iterator[Sequence[T | Part]]:
+        """What is to be told of what happens from now on, and the runs that begin."""
         for event in islice(self._engine.events(self._ref, follow=True), self._seen, None):
             begun = [part for step in event.steps or () if (part := self._begun(step)) is not None]
-            yield [event, *begun] if events else begun
+            yield [*tell(event), *begun]
 
     def _begun(self, step: Step) -> Part | None:
         """The run of a step, if it has begun since the last look."""
