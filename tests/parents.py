@@ -69,10 +69,10 @@ def kill(run: Run) -> None:
     run.wait(PATIENCE, show=False)
 
 
-def step_run(step: str, *command: str, of: str = "t-1", engine: Engine | None = None) -> Run:
+def step_run(step: str, *command: str, of: str = "t-1", name: str = "", engine: Engine | None = None) -> Run:
     """The run of a step, which has ended unless it is given a command that has not."""
     job = Job(
-        name=f"{of}-{step}",
+        name=name or f"{of}-{step}",
         command=command or ("true",),
         framework="plain",
         parent=Parent(run=of, step=step),
