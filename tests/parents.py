@@ -44,7 +44,9 @@ def parent(*steps: Step, name: str = "t-1", program: Program = NOTEBOOK) -> Run:
         grace=1.0,
     )
     run = submit(Prepared(job=job), LocalEngine(), stays=False)
-    tell(run, *steps)
+    if steps:
+        tell(run, *steps)
+    wait_until(lambda: run.status().state == "running", "the executor")
     return run
 
 
@@ -64,7 +66,7 @@ def end(run: Run, code: int = 0) -> None:
 
 def kill(run: Run) -> None:
     """Kill its executor."""
-    wait_until(lambda: run.status().workers and run.status().workers[0].rank_pids, "the executor")
+    wait_until(lambda: run.status().workers[0].rank_pids, "the executor's process")
     os.kill(next(iter(run.status().workers[0].rank_pids.values())), signal.SIGKILL)
     run.wait(PATIENCE, show=False)
 
