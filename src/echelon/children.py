@@ -5,15 +5,16 @@ too, whose steps are there. Steps whose parent another machine has started stand
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from echelon.engines.base import Engine, RunDamaged
 from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError, UnknownRun
+from echelon.model.program import Step
 from echelon.model.run import Record, RunRef
-from echelon.model.status import FINAL, RunSummary
+from echelon.model.status import FINAL, RunSummary, Status
 
 _WORST_FIRST = ("failed", "lost", "damaged", "timed-out", "stopped", "running", "starting", "queued")
 
@@ -31,19 +32,57 @@ def folded(rows: Iterable[RunSummary]) -> list[RunSummary]:
     """The same rows without steps: their parents stand for them, or, where these are not among the rows, one
     row that is made of them. Pure.
     """
+    return [row for row, _ in nested(rows)]
+
+
+def nested(rows: Iterable[RunSummary]) -> list[tuple[RunSummary, Sequence[RunSummary]]]:
+    """These rows, each with those of its steps. Pure."""
     rows = list(rows)
-    parents = {row.name for row in rows if row.steps is not None}
-    orphans: dict[tuple[str, str], list[RunSummary]] = {}
+    parents = {row.name for row in rows if row.steps is not None or row.state == "damaged"}
+    families: dict[tuple[str, str | None], list[RunSummary]] = {}
     for row in rows:
-        if row.parent is not None and not (row.own and row.parent in parents):
-            orphans.setdefault((row.parent, row.owner), []).append(row)
-    found = []
+        if row.parent is not None:
+            families.setdefault(_family(row.parent, row, parents), []).append(row)
+    found: list[tuple[RunSummary, Sequence[RunSummary]]] = []
     for row in rows:
         if row.parent is None:
-            found.append(row)
-        elif steps := orphans.pop((row.parent, row.owner), None):
-            found.append(_in_one(row.parent, steps))
+            found.append((row, families.get((row.name, None), ())))
+        elif (family := _family(row.parent, row, parents))[1] is not None and family in families:
+            steps = families.pop(family)
+            found.append((_in_one(row.parent, steps), steps))
     return found
+
+
+def _family(parent: str, step: RunSummary, parents: Collection[str]) -> tuple[str, str | None]:
+    """Which steps belong together: those of a parent that is here, or of the same parent and owner. Somebody
+    else may have a run of the same name.
+    """
+    return parent, None if step.own and parent in parents else step.owner
+
+
+def gathered(row: RunSummary, steps: Sequence[RunSummary]) -> Status:
+    """How a run stands that another machine has started, by its row and those of its steps. Pure."""
+    return Status(
+        name=row.name,
+        uri="",
+        state=row.state,
+        reason=row.reason,
+        command=row.command,
+        created=row.created,
+        ended=row.ended,
+        owner=row.owner,
+        steps=tuple(
+            Step(
+                name=step.name.removeprefix(f"{row.name}-"),
+                state=step.state,
+                run=step.uri,
+                started=step.created,
+                ended=step.ended,
+                reason=step.reason or "",
+            )
+            for step in sorted(steps, key=lambda step: step.created)
+        ),
+    )
 
 
 def _in_one(name: str, steps: Sequence[RunSummary]) -> RunSummary:
