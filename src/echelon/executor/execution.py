@@ -28,7 +28,9 @@ from echelon.submit import Prepared, submit
 from echelon.values import frozen
 
 _LOOK = 0.1  # seconds between two looks for a stop
-_WITHDRAWN = 60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted any more
+_WITHDRAWN = (
+    60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted any more
+)
 
 
 @frozen
@@ -82,7 +84,9 @@ class Execution:
         self._parent, self._work, self._engine = parent, work, engine
         self._report, self._asked = report, asked
         self.steps = {step.name: step for step in steps}
-        self._left_running = {name for name, step in self.steps.items() if step.run and step.state not in OVER}
+        self._left_running = {
+            name for name, step in self.steps.items() if step.run and step.state not in OVER
+        }
         self._running: set[str] = set()
         self._runs: dict[str, Run] = {}
         self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
@@ -207,14 +211,11 @@ class Execution:
     def _run_step(self, step: Step) -> Step:
         ready = self._work.prepare(step)
         name = run_name(self._parent, step.name)
-        there = self._left_behind(name) if step.name in self._left_running else None
+        key = "" if isinstance(ready, Step) else ready.key
+        own = Parent(run=self._parent, step=step.name, key=key)
+        there = self._left_behind(step.name, name, own)
         if isinstance(ready, Step):
-            self._withdraw(there)
             return replace(ready, ended=time.time())
-        own = Parent(run=self._parent, step=step.name, key=ready.key)
-        if there is not None and (there.job().parent != own or self._is_spoilt(there)):
-            self._withdraw(there)
-            there = None
         if there is None and (self._asked() is not None or self._crashed):
             return replace(step, state="not-reached", started=None, reason="the run was stopped")
         run = there or self._submit(step, ready, name, own)
@@ -231,25 +232,23 @@ class Execution:
         job = replace(ready.prepared.job, parent=own)
         return submit(replace(ready.prepared, job=job), self._engine, stays=True, replace=True)
 
-    def _left_behind(self, name: str) -> Run | None:
-        """The run that an earlier executor has started."""
-        run = Run(RunRef(engine="", name=name), self._engine)
+    def _left_behind(self, step: str, name: str, own: Parent) -> Run | None:
+        """The run that an earlier executor has started for the same, if it goes on, or has succeeded since. One
+        that goes on for something else is ended, so that another can take its place.
+        """
         try:
-            run = Run(self._engine.read(RunRef(engine="", name=name)).ref, self._engine)
+            record = self._engine.read(RunRef(engine="", name=name))
         except (UnknownRun, RunDamaged):
             return None
-        return run
-
-    def _is_spoilt(self, run: Run) -> bool:
-        """Whether a run that was found has ended otherwise than well."""
+        run = Run(record.ref, self._engine)
         state = run.status(progress=False).state
-        return state in FINAL and state != "succeeded"
-
-    def _withdraw(self, run: Run | None) -> None:
-        """End a run that is not wanted any more, so that another one can take its place."""
-        if run is not None and run.status(progress=False).state not in FINAL:
+        if record.job.parent == own and own.key:
+            if state not in FINAL or (state == "succeeded" and step in self._left_running):
+                return run
+        elif state not in FINAL and record.job.parent is not None and record.job.parent.run == self._parent:
             run.stop(wait=False)
             run.wait(_WITHDRAWN, show=False)
+        return None
 
     def _follow(self, step: Step, run: Run) -> Status:
         """Look after a step's run until it has ended, and have its results."""

@@ -23,8 +23,15 @@ from echelon.model.plan import Plan
 from echelon.model.program import Program
 from echelon.model.run import RunRef
 
-_OWN = ("ECHELON_RUN", "ECHELON_WORKER", "ECHELON_WORKERS", "ECHELON_RANK", "ECHELON_RANKS",
-        "ECHELON_RESTART", "ECHELON_OUTPUT")  # fmt: skip - of the executor, as of any rank
+_OWN = (
+    "ECHELON_RUN",
+    "ECHELON_WORKER",
+    "ECHELON_WORKERS",
+    "ECHELON_RANK",
+    "ECHELON_RANKS",
+    "ECHELON_RESTART",
+    "ECHELON_OUTPUT",
+)  # fmt: skip - of the executor, as of any rank
 _IF_NOT_SET = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")  # what an agent sets for ranks whose user has not
 _LAST_ENDED = 30.0  # seconds for what a step's run does when it has ended, such as to compress its output
 
