@@ -101,7 +101,8 @@ class Reading:
 
     def drawn(self, name: str) -> tuple[Sequence[Step], Mapping[str, str]]:
         """The steps of a run and where they lead to. Raises UnknownRun."""
-        steps = (self.gathered(name) or self.feed(name).status()).steps
+        status = self.gathered(name)
+        steps = (self.feed(name).status() if status is None else status).steps
         return steps, self.links(name, steps)
 
     def feed(self, name: str) -> Feed:
