@@ -1,116 +1,110 @@
-"""Runs that are made of runs, as their executors write them down: without an executor, so that a test says
-what has happened."""
+"""Runs that are made of runs, without an executor: what it would tell is told by the test."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from echelon.engines.abilities import required
+from echelon.engines.base import Engine
+from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.engines.local.engine import LocalEngine
-from echelon.engines.local.folder import rundir, store
-from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
+from echelon.handle import Run
+from echelon.model.engine.traits import Traits
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.program import Parent, Program, Step
 from echelon.model.run import Record, RunRef
-from echelon.notebook.kept.folder import PRIVATE, PipelineFolder, PipelineRecord, StepRecord, write_record
 from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
+from tests.conftest import PATIENCE, wait_until
+
+NOTEBOOK = Program(title="notebook", source="/home/ann/train.ipynb", wind_up=1.0)
+IN_CLUSTER = replace(NOTEBOOK, place="the cluster", context="c", namespace="team")
+_UNTIL = "until test -e end-$0; do sleep 0.02; done; exit $(cat end-$0)"
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A parent of this machine."""
-
-    record: Record
-    folder: RunDir
-
-    def tell(self, *steps: Step) -> None:
-        """The executor says how steps stand."""
-        store.append_event(self.folder, Event(kind="steps", at=time.time(), steps=steps))
-
-    def end(self, event: Event) -> None:
-        """The supervisor writes down the end."""
-        store.append_event(self.folder, event)
-        store.write_final(self.folder, event)
-
-    def keep(self, **steps: StepRecord) -> None:
-        """The executor writes down what it goes on by."""
-        folder = PipelineFolder(Path(self.record.results))
-        folder.path.mkdir(parents=True, exist_ok=True)
-        assert self.record.job.program is not None
-        kept = PipelineRecord(
-            name=folder.name, notebook=self.record.job.program.source, created=1.0, steps=steps
-        )
-        write_record(folder, kept)
-
-
-@contextmanager
-def at_work(
-    name: str, *steps: Step, notebook: Path = Path("/home/ann/book.ipynb"), **more: str
-) -> Iterator[Written]:
-    """A parent of this machine whose supervisor and executor are there inside this context. Unless its end
-    was written down, both are killed at the end of it."""
-    program = Program(title="notebook", source=str(notebook), private=PRIVATE, **more)
-    record = Record(
-        ref=RunRef(engine="local", name=name),
-        job=Job(name=name, command=("executor",), framework="plain", program=program),
-        created=time.time(),
-        owner="ann",
-        results=str(notebook.parent / "runs" / name),
+def parent(*steps: Step, name: str = "t-1", program: Program = NOTEBOOK) -> Run:
+    """One that goes on until it is ended."""
+    job = Job(
+        name=name,
+        command=("sh", "-c", _UNTIL, name),
+        framework="plain",
+        program=program,
+        cwd=str(Path.cwd()),
+        grace=1.0,
     )
-    folder = LocalEngine().store.create(record, secret="secret", bundle=None)
-    folder.supervisor.write_text("{}")
-    made = Written(record, folder)
-    with rundir.hold(folder) as lock:
-        assert lock is not None
-        kept = os.dup(lock)  # as the supervisor has it: others may look whether it is held
-    try:
-        for kind in ("admitted", "worker-running"):
-            store.append_event(folder, Event(kind=kind, at=time.time(), worker=0))  # type: ignore[arg-type]
-        made.tell(*steps)
-        yield made
-    finally:
-        os.close(kept)
+    run = submit(Prepared(job=job), LocalEngine(), stays=False)
+    if steps:
+        tell(run, *steps)
+    wait_until(lambda: run.status().state == "running", "the executor")
+    return run
 
 
-class Played(MemoryEngine):
-    """Parents and steps that are played; each runs until it is stopped, or `load` has ended."""
+def tell(run: Run, *steps: Step, **more: Any) -> None:
+    """What its executor has to say of its steps."""
+    engine = LocalEngine()
+    programs = required(engine.programs, "runs of runs", engine.traits)
+    event = Event(kind="steps", at=time.time(), steps=steps, **more)
+    programs.tell(RunRef(engine=LOCAL, name=run.name), event)
+
+
+def end(run: Run, code: int = 0) -> None:
+    """Let its executor exit."""
+    Path(f"end-{run.name}").write_text(str(code))
+    run.wait(PATIENCE, show=False)
+
+
+def kill(run: Run) -> None:
+    """Kill its executor."""
+    wait_until(lambda: run.status().workers[0].rank_pids, "the executor's process")
+    os.kill(next(iter(run.status().workers[0].rank_pids.values())), signal.SIGKILL)
+    run.wait(PATIENCE, show=False)
+
+
+def step_run(step: str, *command: str, of: str = "t-1", name: str = "", engine: Engine | None = None) -> Run:
+    """The run of a step, which has ended unless it is given a command that has not."""
+    job = Job(
+        name=name or f"{of}-{step}",
+        command=command or ("true",),
+        framework="plain",
+        parent=Parent(run=of, step=step),
+        cwd=str(Path.cwd()),
+    )
+    run = submit(Prepared(job=job), engine or LocalEngine(), stays=False)
+    if not command:
+        run.wait(PATIENCE, show=False)
+    return run
+
+
+class Cluster(MemoryEngine):
+    """A cluster whose runs are played: `true` ends at once, `sleep` when it is stopped."""
+
+    traits = Traits(place="the cluster", remote=True, shared=True)
 
     def __init__(self) -> None:
-        lines = ("loaded", "loss=0.5 step=1")
-        super().__init__(
-            {
-                "parent.py": Act(lasts=True),
-                "load.py": Act(lines=lines),
-                "train.py": Act(lasts=True),
-                "alone.py": Act(),
-            }
-        )
+        super().__init__({"true": Act(), "sleep": Act(lasts=True)})
 
-    def add_parent(self, name: str, *steps: Step) -> None:
-        self._add(
-            Job(name=name, program=Program(title="notebook", source="/home/ann/book.ipynb")), "parent.py"
-        )
-        self.tell(name, *steps)
+    def read(self, ref: RunRef) -> Record:
+        from echelon.engines.base import current_user
 
-    def add_steps(self, parent: str, *steps: str) -> None:
-        for step in steps:
-            job = Job(name=f"{parent}-{step}", parent=Parent(run=parent, step=step))
-            self._add(job, f"{step}.py")
+        return replace(super().read(ref), user=current_user())
 
-    def add(self, name: str) -> None:
-        self._add(Job(name=name), "alone.py")
 
-    def tell(self, name: str, *steps: Step) -> None:
-        with self._changed:
-            self._tell(self._runs[name], "steps", steps=steps)
+def put_there(monkeypatch: pytest.MonkeyPatch, cluster: Engine, places: Sequence[str] = ()) -> None:
+    """Let the modules that look for a cluster find this one."""
 
-    def _add(self, job: Job, script: str) -> None:
-        submit(Prepared(job=replace(job, script=script, framework="plain")), self, stays=False)
+    def choose(place: str | None = None, **more: Any) -> Engine:
+        return cluster if place in (CLUSTER, "memory") else choose_engine(place, **more)
+
+    for module in ("finding", "steps", "children", "api", *places):
+        monkeypatch.setattr(f"echelon.{module}.choose_engine", choose)

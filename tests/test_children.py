@@ -2,69 +2,113 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from echelon.children import folded, gathered, nested
-from echelon.model.status import RunSummary
+import pytest
+
+from echelon.children import (
+    folded,
+    gathered,
+    listed,
+    names_of_parents,
+    nested,
+    parents_of,
+    steps_below,
+    steps_in,
+)
+from echelon.engines.local.engine import LocalEngine
+from echelon.model.program import Step
+from echelon.model.status import RunSummary, State
+from tests.parents import IN_CLUSTER, NOTEBOOK, Cluster, end, parent, put_there, step_run
 
 
-def row(name: str, state: Any = "running", **more: Any) -> RunSummary:
-    return RunSummary(name=name, uri=f"local://{name}", state=state, **{"created": 2.0, **more})
+def row(name: str, state: State = "succeeded", at: float = 0.0, **more: Any) -> RunSummary:
+    ended = None if state == "running" else at + 1
+    return RunSummary(name=name, uri=f"local://{name}", state=state, created=at, ended=ended, **more)
 
 
-def step(name: str, state: Any = "running", **more: Any) -> RunSummary:
-    return row(name, state, **{"parent": "p-1", **more})
+def step(name: str, state: State = "succeeded", at: float = 0.0, **more: Any) -> RunSummary:
+    return row(name, state, at, parent="nb-1", **more)
 
 
-def names(rows: Any) -> list[tuple[str, list[str]]]:
-    return [(each.name, [step.name for step in below]) for each, below in nested(rows)]
+PARENT = row("nb-1", "running", 1.0, steps=3, steps_place="", command="notebook nb.ipynb")
 
 
-def test_steps_are_below_their_parent() -> None:
-    parent = row("p-1", steps=3, steps_done=1)
-    rows = [step("p-1-b"), row("other"), step("p-1-a", "succeeded"), parent]
-    assert names(rows) == [("other", []), ("p-1", ["p-1-b", "p-1-a"])]
-    assert folded(rows) == [rows[1], parent]
-
-
-def test_steps_whose_parent_is_elsewhere_are_one_row() -> None:
+@pytest.mark.core
+def test_a_parent_stands_for_its_steps_with_what_they_hold() -> None:
     rows = [
-        step("p-1-b", gpus=2, workers=2),
-        step("p-1-a", "succeeded", created=1.0, ended=3.0),
-        row("other"),
+        row("b-2", at=9.0),
+        step("nb-1-train", "running", 5.0, workers=2, gpus=4),
+        step("nb-1-load", at=2.0, gpus=1),
+        PARENT,
+        row("alone"),
     ]
-    [(made, below), (other, _)] = nested(rows)
-    assert (made.name, made.state, made.created, made.ended, made.gpus) == ("p-1", "running", 1.0, None, 2)
-    assert (made.steps, made.steps_done, made.parent) == (2, 1, None)
-    assert (list(below), other.name) == (rows[:2], "other")
-    status = gathered(made, below)
-    assert (status.name, status.state, status.uri) == ("p-1", "running", "")  # no verb takes it
-    assert [(each.name, each.state, each.run, each.ended) for each in status.steps] == [
-        ("a", "succeeded", "local://p-1-a", 3.0),
-        ("b", "running", "local://p-1-b", None),
-    ]
+    found = folded(rows)
+    assert [each.name for each in found] == ["b-2", "nb-1", "alone"]
+    assert found[1] == replace(PARENT, workers=2, gpus=4)
+    assert [each.name for each in steps_below(rows)] == ["b-2", "nb-1", "nb-1-load", "nb-1-train", "alone"]
+    (over,) = folded([replace(PARENT, state="lost"), *(replace(each, state="failed") for each in rows[1:3])])
+    assert (over.state, over.workers, over.gpus) == ("lost", 2, 5)
 
 
-def test_the_worst_end_is_that_of_one_whose_parent_is_elsewhere() -> None:
-    rows = [step("p-1-b", "failed", reason="no luck", ended=5.0), step("p-1-a", "succeeded", ended=3.0)]
-    [(made, below)] = nested(rows)
-    assert (made.state, made.reason, made.ended) == ("failed", "no luck", 5.0)
-    assert gathered(made, below).reason == "no luck"
-
-
-def test_those_of_others_are_not_below_ones_own_of_that_name() -> None:
-    parent = row("p-1", steps=1)
+def test_steps_of_another_machine_stand_in_one_row() -> None:
     rows = [
-        parent,
-        step("p-1-a"),
-        step("p-1-b", own=False, owner="ben"),
-        step("p-1-c", own=False, owner="ann"),
+        step("nb-1-train", "failed", 5.0, reason="bad luck"),
+        row("c"),
+        step("nb-1-load", "succeeded", 2.0),
     ]
-    assert names(rows) == [("p-1", ["p-1-a"]), ("p-1", ["p-1-b"]), ("p-1", ["p-1-c"])]
-    assert [each.owner for each in folded(rows)] == ["", "ben", "ann"]
+    one, other = folded(rows)
+    assert (one.name, one.state, one.reason, one.created, one.ended) == (
+        "nb-1",
+        "failed",
+        "bad luck",
+        2.0,
+        6.0,
+    )
+    assert (one.command, one.steps, one.steps_done) == ("2 steps, started by another machine", 2, 1)
+    assert other.name == "c"
+    assert steps_below(rows) == rows
+    [(_, below), (_, none)] = nested(rows)
+    assert ([each.name for each in below], none) == (["nb-1-load", "nb-1-train"], [])
+    status = gathered(one, below)
+    assert (status.name, status.state, status.reason) == ("nb-1", "failed", "bad luck")
+    assert status.uri == ""  # no verb takes it
+    assert [(each.name, each.state, each.run) for each in status.steps] == [
+        ("load", "succeeded", "local://nb-1-load"),
+        ("train", "failed", "local://nb-1-train"),
+    ]
 
 
 def test_a_parent_that_cannot_be_read_keeps_its_steps() -> None:
-    rows = [row("p-1", "damaged"), step("p-1-a")]
-    assert names(rows) == [("p-1", ["p-1-a"])]
-    assert [each.state for each in folded(rows)] == ["damaged"]
+    rows = [row("nb-1", "damaged"), step("nb-1-load"), row("alone", "damaged")]
+    found = [(each.name, [step.name for step in below]) for each, below in nested(rows)]
+    assert found == [("nb-1", ["nb-1-load"]), ("alone", [])]
+    assert [each.name for each in steps_below(rows)] == ["nb-1", "nb-1-load", "alone"]
+
+
+def test_those_of_two_users_that_have_one_name_are_two_rows() -> None:
+    hers = step("nb-1-a", "failed", 2.0, owner="ann", own=False)
+    assert [each.state for each in folded([hers, step("nb-1-b", "running"), PARENT])] == ["failed", "running"]
+
+
+def test_a_cluster_has_the_parents_whose_steps_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    put_there(monkeypatch, cluster)
+    step_run("load", engine=cluster)
+    for run in (parent(program=IN_CLUSTER), parent(name="here-1")):
+        end(run)
+    assert [each.name for each in listed(cluster)] == ["t-1", "t-1-load"]
+    assert [each.name for each in listed(LocalEngine())] == ["here-1", "t-1"]
+    assert names_of_parents("the cluster") == ["t-1"]
+
+
+def test_the_parents_of_a_file_and_their_steps(home: Path) -> None:
+    run = parent(Step(name="load"), Step(name="train", after=("load",)))
+    end(run)
+    end(parent(name="u-1", program=replace(NOTEBOOK, source="/home/ann/other.ipynb")))
+    end(parent(name="t-2"))
+    assert [record.ref.name for record in parents_of(NOTEBOOK.source)] == ["t-1", "t-2"]
+    assert steps_in("t-1") == ["load", "train"]
+    assert steps_in("t-3") == steps_in("../t-1") == steps_in("") == []

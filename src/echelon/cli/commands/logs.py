@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from echelon.cli.attaching import find_run_or_steps
-from echelon.cli.options import RAW_HELP, complete_runs_and_pipelines, target_options
+from echelon.cli.options import RAW_HELP, complete_runs, find_run, target_options
 from echelon.model.output.log import is_gap
 
 if TYPE_CHECKING:
@@ -22,11 +20,10 @@ if TYPE_CHECKING:
     from echelon.handle import Run
     from echelon.model.output.log import LogLine
     from echelon.model.status import Status
-    from echelon.notebook.removing import Found
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs_and_pipelines)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only this rank")
 @click.option("--worker", type=click.IntRange(min=0), metavar="N", help="only this worker's ranks")
@@ -62,20 +59,11 @@ def logs(
     from echelon.cli.following.follow import report_waiting
     from echelon.cli.following.lines import DataPrinter, LinePrinter
     from echelon.cli.printing import render
-    from echelon.handle import Run
     from echelon.model.resources import parse_duration
 
-    found = find_run_or_steps(name, target)
-    runs = [found] if isinstance(found, Run) else found.steps
+    runs = [find_run(name, target)]
     format_ = target["format"] or "text"
     start = time.time() - parse_duration("since", since) if since else None
-    if follow and not isinstance(found, Run):
-        _follow_steps(
-            found,
-            lambda run: run.logs(rank=rank, worker=worker, follow=True, tail=tail, since=start),
-            format_,
-        )
-        return 0
     for run in runs:
         if len(runs) > 1 and format_ == "text":
             render.notice(f"run {run.name}")
@@ -108,29 +96,6 @@ def _worker_lines(run: Run, status: Status) -> WorkerLines | None:
     from echelon.cli.following.worker_lines import WorkerLines
 
     return WorkerLines(run, run.job().metric_patterns)
-
-
-def _follow_steps(found: Found, wanted: Callable[[Run], Iterable[LogLine]], format_: str) -> None:
-    """The lines of a pipeline's steps, as `notebook run` shows them."""
-    from echelon.cli.following.lines import DataPrinter
-    from echelon.cli.notebooks.live import PipelineView
-    from echelon.cli.notebooks.pipelines import follow_lines
-
-    if format_ == "text":
-        view = PipelineView()
-        try:
-            follow_lines(found, wanted, view.line)
-        finally:
-            view.close()
-        return
-    printer, lock = DataPrinter(format_, at_once=True), threading.Lock()
-
-    def show(_step: str, line: LogLine) -> None:
-        with lock:
-            printer.show(line)
-
-    follow_lines(found, wanted, show)
-    printer.finish()
 
 
 def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter, *, follow: bool) -> None:

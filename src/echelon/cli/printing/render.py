@@ -276,9 +276,17 @@ def _run_row(row: RunSummary) -> tuple[str, ...]:
         str(row.gpus or "-"),
         duration(now - row.created),
         duration((row.ended or now) - row.created),
-        row.command,
+        _command(row),
         row.reason or "",
     )
+
+
+def _command(row: RunSummary) -> str:
+    """What a run runs; of one that is made of runs, how many of them are done."""
+    if not row.steps or row.steps_place is None:  # the latter where another machine has started it
+        return row.command
+    done = f"{row.steps_done} of " * (row.steps_done != row.steps)
+    return f"{row.command}, {done}{row.steps} step{'s' * (row.steps != 1)}"
 
 
 def findings(found: Iterable[Finding], format_: str) -> list[Finding]:

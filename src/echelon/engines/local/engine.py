@@ -330,7 +330,9 @@ class LocalEngine:
     ) -> Path:
         """Copy from the results folder; what is there already is not copied onto itself."""
         del tell
-        return copy_result(Path(self.read(ref).results), path, to, notice=notice)
+        record = self.read(ref)
+        private = record.job.program.private if record.job.program is not None else ()
+        return copy_result(Path(record.results), path, to, leave_out=private, notice=notice)
 
     def seals(self, ref: RunRef) -> Path:
         """A folder within the run's own, which is its owner's alone."""
