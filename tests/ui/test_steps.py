@@ -7,19 +7,19 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-from tests.parents import Played, at_work
+from tests.conftest import PATIENCE
+from tests.parents import IN_CLUSTER, NOTEBOOK, end, parent, step_run
 from tests.ui.client import Client
+from tests.ui.played import LOAD, TRAIN, Played, PlayedCluster
 from tests.ui.test_live import Page
 
 from echelon.engines.local.engine import LocalEngine
-from echelon.model.engine.traits import Traits
 from echelon.model.program import Step
 
 Serve = Callable[..., Client]
-LOAD = Step(name="load", state="succeeded", run="memory://book-1-load", started=1.0, ended=3.0)
-TRAIN = Step(name="train", after=("load",), gets={"load": ("x",)}, size="2 workers, torch")
 
 
 def test_it_is_one_row_and_its_page_has_the_graph(serve: Serve) -> None:
@@ -94,49 +94,62 @@ def test_of_one_that_another_machine_has_started_the_steps_are_shown(serve: Serv
     assert "book-1-train, book-1-load" in json.loads(said)["hint"]
 
 
-class InACluster(Played):
-    """Steps that run in a cluster; their parents are here."""
-
-    traits = Traits(place="the cluster", remote=True)
+def test_lines_and_curves_of_the_whole_are_those_of_its_steps(serve: Serve, home: Path) -> None:
+    ran = [step_run(name, "echo", f"loss=0.{at} step=1") for at, name in enumerate(("load", "train"), 1)]
+    for run in ran:
+        run.wait(PATIENCE, show=False)
+    steps = [Step(name=name, state="succeeded", run=str(run)) for name, run in zip("ab", ran, strict=True)]
+    end(parent(*steps))
+    client = serve(LocalEngine()).enter()
+    lines = client.data("/api/runs/t-1/logs")["lines"]
+    assert [(line[-1], line[-2]) for line in lines] == [("a", "loss=0.1 step=1"), ("b", "loss=0.2 step=1")]
+    [chart] = client.data("/api/runs/t-1/metrics")
+    assert [(curve["label"], curve["y"]) for curve in chart["curves"]] == [("a", [0.1]), ("b", [0.2])]
+    assert (
+        client.data("/api/runs/t-1")["status"]["progress"] is None
+    )  # of which step it would be, nobody knows
 
 
 def test_one_whose_steps_are_in_a_cluster_is_there_and_is_stopped_here(serve: Serve, home: Path) -> None:
-    engine = InACluster()
-    engine.add_steps("book-1", "load")
-    with at_work("book-1", LOAD, TRAIN, place="the cluster") as there, at_work("local-1", LOAD):
-        client = serve(engine).enter()
-        assert {row["name"] for row in client.data("/api/runs")} == {"book-1", "book-1-load"}
-        found = client.data("/api/runs/book-1")
-        assert (found["status"]["state"], found["links"]) == ("running", {"load": "book-1-load"})
-        assert client.post("/api/runs/book-1/stop")[0] == 200
-        assert there.folder.stop.exists()
-        # On this machine's dashboard its steps have no page.
-        found = serve(LocalEngine()).enter().data("/api/runs/book-1")
-        assert (len(found["status"]["steps"]), found["links"]) == (2, {})
+    engine = PlayedCluster()
+    engine.add_steps("t-1", "load")
+    load = replace(LOAD, run="memory://t-1-load")
+    run, other = parent(load, TRAIN, program=IN_CLUSTER), parent(name="here-1")
+    client = serve(engine).enter()
+    assert {row["name"] for row in client.data("/api/runs")} == {"t-1", "t-1-load"}
+    found = client.data("/api/runs/t-1")
+    assert (found["status"]["state"], found["links"]) == ("running", {"load": "t-1-load"})
+    # On this machine's dashboard its steps have no page.
+    found = serve(LocalEngine()).enter().data("/api/runs/t-1")
+    assert (len(found["status"]["steps"]), found["links"]) == (2, {})
+    assert client.post("/api/runs/t-1/stop")[0] == 200
+    assert run.wait(PATIENCE, show=False).state == "stopped"
+    assert other.status().state == "running"
 
 
 def test_what_is_private_to_the_executor_is_no_result(serve: Serve, home: Path) -> None:
-    with at_work("book-1", LOAD, notebook=Path.cwd() / "book.ipynb") as there:
-        folder = Path(there.record.results)
-        for path in ("secret", "values/load/x.json", "work/values/kept.txt", "notebook.ipynb"):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text("-")
-        client = serve(LocalEngine()).enter()
-        found = client.data("/api/runs/book-1/results")
-        assert [file["path"] for file in found["files"]] == ["notebook.ipynb", "work/values/kept.txt"]
-        for path in ("secret", "values/load/x.json", "./secret", "work/../secret", "work%2f..%2fsecret"):
-            assert client.get(f"/api/runs/book-1/results/{path}")[0] != 200
-        assert client.get("/api/runs/book-1/results/work/values/kept.txt")[0] == 200
+    run = parent(LOAD, program=replace(NOTEBOOK, private=("secret", "values")))
+    folder = Path(str(run.status().results))
+    for path in ("secret", "values/load/x.json", "work/values/kept.txt", "notebook.ipynb"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("-")
+    client = serve(LocalEngine()).enter()
+    found = client.data("/api/runs/t-1/results")["files"]
+    assert {"notebook.ipynb", "work/values/kept.txt"} <= {file["path"] for file in found}
+    assert not [file for file in found if file["path"].startswith(("secret", "values"))]
+    for path in ("secret", "values/load/x.json", "./secret", "work/../secret", "work%2f..%2fsecret"):
+        assert client.get(f"/api/runs/t-1/results/{path}")[0] != 200
+    assert client.get("/api/runs/t-1/results/work/values/kept.txt")[0] == 200
 
 
 def test_looking_leaves_everything_as_it_is(serve: Serve, home: Path) -> None:
-    with at_work("book-1", LOAD, TRAIN) as there:
-        client = serve(LocalEngine()).enter()
+    end(parent(LOAD, TRAIN))
+    client = serve(LocalEngine()).enter()
 
-        def stamps() -> dict[Path, int]:
-            return {path: path.stat().st_mtime_ns for path in there.folder.path.rglob("*")}
+    def stamps() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (home / "runs").rglob("*")}
 
-        before = stamps()
-        for path in ("", "/book-1", "/book-1/graph", "/book-1/events", "/book-1/logs"):
-            client.get(f"/api/runs{path}")
-        assert stamps() == before
+    before = stamps()
+    for path in ("", "/t-1", "/t-1/graph", "/t-1/events", "/t-1/logs"):
+        client.get(f"/api/runs{path}")
+    assert stamps() == before

@@ -70,7 +70,7 @@ export function Run({ name, readOnly }) {
 // What it prints, measures and leaves.
 function Body({ name, path, run, isMade, over, lines, curves, wanted, ask, choose }) {
   const { state, workers } = run.status;
-  const ranks = isMade ? [] : workers.flatMap((worker) => worker.ranks);
+  const ranks = isMade ? null : workers.flatMap((worker) => worker.ranks);
   return html`
     <h2>Curves</h2><${Curves} found=${curves} over=${over} ask=${(what) => ask(what, "charts")} />
     <h2>Output</h2>

@@ -66,11 +66,10 @@ const Fold = ({ name, isOpen, toggle }) => html`<button type="button" class="fol
   aria-label=${`steps of ${name}`} onClick=${toggle}>${isOpen ? "▾" : "▸"}</button>`;
 
 function row(run, now, fold, kind = "") {
-  const isMade = run.steps !== null; // of runs, whose workers are counted with them
-  const command = isMade ? `${run.command}, ${run.steps_done} of ${run.steps} steps done` : run.command;
+  const command = run.steps === null ? run.command : `${run.command}, ${run.steps_done} of ${run.steps} steps`;
   return { key: key(run), cells: [
     html`<span class="folder">${fold}<a class=${kind} href=${`#/run/${encodeURIComponent(run.name)}`}>${run.name}</a></span>`,
-    html`<${State} state=${run.state} />`, isMade ? "-" : run.workers, isMade ? "-" : run.gpus || "-",
+    html`<${State} state=${run.state} />`, run.workers, run.gpus || "-",
     html`<span class="time" title=${moment(run.created)}>${duration(now - run.created)}</span>`,
     html`<span class="time">${duration((run.ended ?? now) - run.created)}</span>`,
     html`<code class="clamp" title=${plain(command)}>${plain(command)}</code>`, reason(run),
