@@ -16,7 +16,7 @@ from echelon.errors import EchelonError, UnknownRun
 from echelon.handle import Run
 from echelon.model.job import is_name
 from echelon.model.program import Program, Step
-from echelon.model.run import Record, RunRef, parse_uri
+from echelon.model.run import Record, RunRef
 from echelon.model.status import FINAL
 from echelon.model.surroundings import Surroundings
 from echelon.notebook.analysis.cells import read_notebook
@@ -105,12 +105,9 @@ def state_of(record: Record) -> RunState:
 
 def last_lines(record: Record, step: str) -> list[str]:
     """The last lines that a step has written; those of other ranks than 0 begin with the rank."""
-    known = next((each for each in _run(record).status(progress=False).steps if each.name == step), None)
-    if known is None or not known.run:
+    run = _run(record).steps().get(step)
+    if run is None:
         raise UnknownRun(f"step {step!r} of {record.ref.name} has not run", hint="run it")
-    place = place_of(record)
-    engine = choose_engine(place.on, context=place.context, namespace=place.namespace)
-    run = Run(parse_uri(known.run, place.on or LOCAL), engine)
     return [f"[{line.rank}] {line.text}" if line.rank else line.text for line in run.logs(tail=_LINES)]
 
 

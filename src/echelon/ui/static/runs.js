@@ -65,8 +65,15 @@ const reason = (run) => run.reason ? html`<span class="clamp" title=${plain(run.
 const Fold = ({ name, isOpen, toggle }) => html`<button type="button" class="fold" aria-expanded=${isOpen ? "true" : "false"}
   aria-label=${`steps of ${name}`} onClick=${toggle}>${isOpen ? "▾" : "▸"}</button>`;
 
+// As `ps` has it: of a run that is made of runs, how many of them are done.
+function commandOf(run) {
+  if (!run.steps || run.steps_place === null) return run.command; // the latter where another machine has started it
+  const done = run.steps_done === run.steps ? "" : `${run.steps_done} of `;
+  return `${run.command}, ${done}${run.steps} step${run.steps === 1 ? "" : "s"}`;
+}
+
 function row(run, now, fold, kind = "") {
-  const command = run.steps === null ? run.command : `${run.command}, ${run.steps_done} of ${run.steps} steps`;
+  const command = commandOf(run);
   return { key: key(run), cells: [
     html`<span class="folder">${fold}<a class=${kind} href=${`#/run/${encodeURIComponent(run.name)}`}>${run.name}</a></span>`,
     html`<${State} state=${run.state} />`, run.workers, run.gpus || "-",
