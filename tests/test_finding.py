@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import echelon
-from echelon.errors import UnknownRun
+from echelon.errors import InvalidJob, UnknownRun
 from echelon.finding import earlier_pipelines, find
 from echelon.model.program import Step
 from echelon.model.step_names import cut_names, run_name
@@ -144,7 +144,7 @@ def test_steps_of_another_machine_have_names_and_no_parent(
     assert "one run for each step: t-1-load" in unknown.value.hint
     with pytest.raises(UnknownRun, match="no run 't-1/train'"):
         found("t-1/train")
-    with pytest.raises(UnknownRun, match="no run 'My run/x'"):
+    with pytest.raises(InvalidJob, match="'My run/x' is not a run's name"):
         found("My run/x")
 
 

@@ -16,6 +16,7 @@ from echelon.engines.base import Engine, RunDamaged, current_user
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.engines.recent import started_from
 from echelon.errors import EchelonError, InvalidJob, StateTrouble, UnknownRun, Unreachable
+from echelon.model.job import is_name
 from echelon.model.program import Step
 from echelon.model.run import Record, RunRef, parse_uri
 from echelon.model.status import Status
@@ -170,14 +171,15 @@ def _step(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
     parents = (_parent(name, target) for name in (parent_name, *cut_names(parent_name)))
     if (parent := next(filter(None, parents), None)) is not None:
         return _step_of(*parent, wanted, keep_stdin=keep_stdin)
-    names, unknown = step_names(uri), UnknownRun(f"no run {uri!r}", hint="`echelon ps -a` lists the runs")
+    names = tuple(filter(is_name, step_names(uri)))
+    if not names:
+        raise InvalidJob("name", uri, "is not a run's name", hint="`echelon ps -a` lists the runs")
+    unknown = UnknownRun(f"no run {uri!r}")
     for name in names:
         try:
             return _read(name, target, keep_stdin=keep_stdin)
-        except InvalidJob:
-            continue
         except UnknownRun as error:
-            unknown = UnknownRun(f"no run {uri!r}", hint=error.hint)
+            unknown.hint = unknown.hint or error.hint
     if (folder := earlier_pipelines().get(parent_name)) is not None:
         unknown.hint = f"an earlier version of echelon has run it; its results are in {folder}"
     if target.on is not None:

@@ -259,6 +259,7 @@ def test_nor_does_it_while_they_go_on() -> None:
     with pytest.raises(Denied):
         read.extend(items)
     assert [item.part for item in read if isinstance(item, Metric)] == ["load"]
+    assert isinstance(read[-1], Event)
     assert read[-1].kind == "finished"
 
 
@@ -272,3 +273,29 @@ def test_a_run_without_steps_so_far_and_one_that_is_ordinary() -> None:
     assert not ordinary.has_steps
     assert [line.part for line in ordinary.logs()] == [""]
     assert "part" not in ordinary.metrics()
+
+
+def test_only_steps_that_go_on_have_a_thread() -> None:
+    names = [f"trial{number}" for number in range(100)]
+    pipeline = Pipeline(*names, "last")
+    for name in names:
+        pipeline.begin(name, Act(lines=(f"loss={name}",)))
+        pipeline.end(name)
+    pipeline.begin("last")
+    lines = Reader(pipeline.run.logs(follow=True))
+    wait_until(lambda: len(lines.items) == 100, "what is there")
+    mine = [thread for thread in threading.enumerate() if thread.name == "observing"]
+    assert len(mine) <= 3  # of the events, of the executor's own lines, of the last step
+    pipeline.end("last")
+    pipeline.finish()
+    lines.end()
+    wait_until(lambda: not any(thread.is_alive() for thread in mine), "the threads to end")
+
+
+def test_a_wait_shows_the_lines_of_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    over().run.wait(show=True)
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "[load] loaded 3 rows",
+        "[load] rows=3",
+        "[train] loss=2",
+    ]

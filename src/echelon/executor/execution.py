@@ -28,9 +28,8 @@ from echelon.submit import Prepared, submit
 from echelon.values import frozen
 
 _LOOK = 0.1  # seconds between two looks for a stop
-_WITHDRAWN = (
-    60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted any more
-)
+_STOPPED = "the run was stopped"
+_WITHDRAWN = 60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted
 
 
 @frozen
@@ -143,7 +142,7 @@ class Execution:
 
     def _leave_out(self, waiting: list[str]) -> list[str]:
         for name in waiting:
-            self._change(replace(self.steps[name], state="not-reached", reason="the run was stopped"))
+            self._change(replace(self.steps[name], state="not-reached", reason=_STOPPED))
         return []
 
     # Starting
@@ -168,17 +167,28 @@ class Execution:
         if all(each.state in DONE for each in before) and (
             len(together) == 1 or self._work.has_room(together)
         ):
-            self._running.add(step.name)
-            self._change(replace(step, state="recorded", started=time.time()))
-            threading.Thread(target=self._try, args=(step.name,), name=step.name, daemon=True).start()
-            return True
+            return self._begin(step)
         return False
+
+    def _begin(self, step: Step) -> bool:
+        """Start a step, unless a stop was asked for; returns whether it did."""
+        with self._lock:
+            if self._asked() is not None:
+                return False
+            self._running.add(step.name)
+            self._tell(replace(step, state="recorded", started=time.time()))
+        threading.Thread(target=self._try, args=(step.name,), name=step.name, daemon=True).start()
+        return True
 
     def _change(self, step: Step) -> None:
         with self._lock:
-            self.steps[step.name] = step
-            self._work.changed(step)
-            self._report(Event(kind="steps", at=time.time(), steps=(step,)))
+            self._tell(step)
+
+    def _tell(self, step: Step) -> None:
+        """Write down how a step stands, and then report it; the caller holds the lock."""
+        self.steps[step.name] = step
+        self._work.changed(step)
+        self._report(Event(kind="steps", at=time.time(), steps=(step,)))
 
     def _take(self, ended: _Ended) -> None:
         step = ended.step
@@ -217,7 +227,7 @@ class Execution:
         if isinstance(ready, Step):
             return replace(ready, ended=time.time())
         if there is None and (self._asked() is not None or self._crashed):
-            return replace(step, state="not-reached", started=None, reason="the run was stopped")
+            return replace(step, state="not-reached", started=None, reason=_STOPPED)
         run = there or self._submit(step, ready, name, own)
         with self._lock:
             self._runs[step.name] = run
@@ -233,8 +243,8 @@ class Execution:
         return submit(replace(ready.prepared, job=job), self._engine, stays=True, replace=True)
 
     def _left_behind(self, step: str, name: str, own: Parent) -> Run | None:
-        """The run that an earlier executor has started for the same, if it goes on, or has succeeded since. One
-        that goes on for something else is ended, so that another can take its place.
+        """The run that an earlier executor has started for the same, if it goes on, or has succeeded since.
+        One that goes on for something else is ended, so that another can take its place.
         """
         try:
             record = self._engine.read(RunRef(engine="", name=name))

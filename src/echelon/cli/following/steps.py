@@ -45,14 +45,21 @@ class StepNotices:
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
+        self._going: dict[str, None] = {}
 
     def of(self, event: Event) -> Iterator[str]:
         """What is new with an event."""
         for step in event.steps or ():
+            if step.run and step.state not in OVER:
+                self._going[step.name] = None
+            else:
+                self._going.pop(step.name, None)
             text = _notice_of(step)
             if text and self._told.get(step.name) != text:
                 yield text
             self._told[step.name] = text
+        if event.kind == "finished" and self._going:
+            yield f"its executor is gone; what still runs is shown to its end: {', '.join(self._going)}"
 
 
 def _notice_of(step: Step) -> str:

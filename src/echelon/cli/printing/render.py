@@ -275,7 +275,7 @@ def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, all_user
     """The table of runs; with those of all users, whose they are."""
     if format_ != "text":
         data(found, format_)
-    elif found and (all_users or len({_whose(row) for row in found}) > 1):
+    elif found and (all_users or len({"" if row.own else _whose(row) for row in found}) > 1):
         heads = ("OWNER", *_RUN_HEADS)
         table(heads, [(_whose(row), *_run_row(row)) for row in found])
     elif found:

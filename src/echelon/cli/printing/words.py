@@ -90,8 +90,9 @@ def one_line(text: str) -> str:
 
 def step_ended(step: Step, *, took: bool = False) -> str:
     """How a step ended, with the cell that failed, and how long it took if that is wanted."""
-    known = took and step.started is not None and step.ended is not None
-    time = f" in {duration(step.ended - step.started)}" if known else ""  # type: ignore[operator]
+    time = ""
+    if took and step.started is not None and step.ended is not None:
+        time = f" {'in' if step.state == 'succeeded' else 'after'} {duration(step.ended - step.started)}"
     line = f", line {step.line}" if step.line else ""
     where = f" in cell {step.cell}{line}" if step.cell else ""
     reason = f": {step.reason}" if step.reason else ""
