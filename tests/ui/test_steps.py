@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.conftest import PATIENCE
-from tests.parents import IN_CLUSTER, NOTEBOOK, end, parent, step_run
+from tests.parents import IN_CLUSTER, NOTEBOOK, end, kill, parent, step_run
 from tests.ui.client import Client
 from tests.ui.played import LOAD, TRAIN, Played, PlayedCluster
 from tests.ui.test_live import Page
@@ -125,6 +125,19 @@ def test_one_whose_steps_are_in_a_cluster_is_there_and_is_stopped_here(serve: Se
     assert client.post("/api/runs/t-1/stop")[0] == 200
     assert run.wait(PATIENCE, show=False).state == "stopped"
     assert other.status().state == "running"
+
+
+def test_steps_that_outlive_their_executor_are_stopped_with_their_parent(serve: Serve, home: Path) -> None:
+    left = step_run("train", "sleep", "600")
+    run = parent(Step(name="train", state="running", run=str(left)))
+    kill(run)
+    client = serve(LocalEngine()).enter()
+    assert client.data("/api/runs/t-1")["status"]["state"] == "lost"
+    assert left.status().state == "running"
+    assert client.post("/api/runs/t-1/stop")[0] == 200
+    assert left.wait(PATIENCE, show=False).state == "stopped"
+    assert client.post("/api/runs/t-1/remove")[0] == 200
+    assert client.data("/api/runs") == []  # its steps with it
 
 
 def test_what_is_private_to_the_executor_is_no_result(serve: Serve, home: Path) -> None:
