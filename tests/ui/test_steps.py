@@ -146,11 +146,14 @@ def test_what_is_private_to_the_executor_is_no_result(serve: Serve, home: Path) 
     for path in ("secret", "values/load/x.json", "work/values/kept.txt", "notebook.ipynb"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text("-")
+    (folder / "work" / "link").symlink_to(folder / "secret")
+    (folder / "work" / "folder").symlink_to(folder / "values")
     client = serve(LocalEngine()).enter()
     found = client.data("/api/runs/t-1/results")["files"]
     assert {"notebook.ipynb", "work/values/kept.txt"} <= {file["path"] for file in found}
     assert not [file for file in found if file["path"].startswith(("secret", "values"))]
-    for path in ("secret", "values/load/x.json", "./secret", "work/../secret", "work%2f..%2fsecret"):
+    others = ("work/../secret", "work%2f..%2fsecret", "work/link", "work/folder/load/x.json")
+    for path in ("secret", "values/load/x.json", "./secret", *others):
         assert client.get(f"/api/runs/t-1/results/{path}")[0] != 200
     assert client.get("/api/runs/t-1/results/work/values/kept.txt")[0] == 200
 
