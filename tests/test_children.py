@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from echelon.children import folded, listed, names_of_parents, parents_of, steps_below, steps_in
+from echelon.children import (
+    folded,
+    gathered,
+    listed,
+    names_of_parents,
+    nested,
+    parents_of,
+    steps_below,
+    steps_in,
+)
 from echelon.engines.local.engine import LocalEngine
 from echelon.model.program import Step
 from echelon.model.status import RunSummary, State
@@ -61,6 +70,22 @@ def test_steps_of_another_machine_stand_in_one_row() -> None:
     assert (one.command, one.steps, one.steps_done) == ("2 steps, started by another machine", 2, 1)
     assert other.name == "c"
     assert steps_below(rows) == rows
+    [(_, below), (_, none)] = nested(rows)
+    assert ([each.name for each in below], none) == (["nb-1-load", "nb-1-train"], [])
+    status = gathered(one, below)
+    assert (status.name, status.state, status.reason) == ("nb-1", "failed", "bad luck")
+    assert status.uri == ""  # no verb takes it
+    assert [(each.name, each.state, each.run) for each in status.steps] == [
+        ("load", "succeeded", "local://nb-1-load"),
+        ("train", "failed", "local://nb-1-train"),
+    ]
+
+
+def test_a_parent_that_cannot_be_read_keeps_its_steps() -> None:
+    rows = [row("nb-1", "damaged"), step("nb-1-load"), row("alone", "damaged")]
+    found = [(each.name, [step.name for step in below]) for each, below in nested(rows)]
+    assert found == [("nb-1", ["nb-1-load"]), ("alone", [])]
+    assert [each.name for each in steps_below(rows)] == ["nb-1", "nb-1-load", "alone"]
 
 
 def test_those_of_two_users_that_have_one_name_are_two_rows() -> None:

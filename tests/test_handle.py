@@ -37,6 +37,8 @@ def line(text: str, *, worker: int = 0, at: float = 1.0, unfinished: bool = Fals
 class Growing:
     """An engine whose run writes more between two looks."""
 
+    traits = Traits(place="a list")
+
     def __init__(self, before: list[LogLine], after: list[LogLine]) -> None:
         self.before, self.after = before, after
 

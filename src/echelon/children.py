@@ -12,9 +12,9 @@ from dataclasses import replace
 from echelon.engines.base import Engine, RunDamaged
 from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError, InvalidJob, UnknownRun
-from echelon.model.program import Program
+from echelon.model.program import Program, Step
 from echelon.model.run import Record, RunRef, parse_uri
-from echelon.model.status import FINAL, RunSummary
+from echelon.model.status import FINAL, RunSummary, Status
 
 _WORST_FIRST = ("failed", "lost", "damaged", "timed-out", "stopped", "running", "starting", "queued")
 
@@ -32,16 +32,46 @@ def folded(rows: Iterable[RunSummary]) -> list[RunSummary]:
     """The same rows without steps: their parents stand for them, with what they hold, or, where these are not
     among the rows, one row that is made of them. Pure.
     """
+    return [row for row, _ in nested(rows)]
+
+
+def nested(rows: Iterable[RunSummary]) -> list[tuple[RunSummary, Sequence[RunSummary]]]:
+    """The same, each with the rows of its steps, the first to start first. Pure."""
     rows = list(rows)
     steps_of, orphans = _families(rows)
-    found = []
+    found: list[tuple[RunSummary, Sequence[RunSummary]]] = []
     for row in rows:
         if row.parent is None:
-            steps = steps_of.get(row.name) if row.steps is not None else None
-            found.append(_with_use(row, steps) if steps else row)
-        elif steps := orphans.pop((row.parent, row.owner), None):
-            found.append(_in_one(row.parent, steps))
+            steps = _by_age(steps_of.get(row.name, ())) if _may_have_steps(row) else []
+            found.append((_with_use(row, steps) if steps else row, steps))
+        elif family := orphans.pop((row.parent, row.owner), None):
+            found.append((_in_one(row.parent, family), _by_age(family)))
     return found
+
+
+def gathered(row: RunSummary, steps: Sequence[RunSummary]) -> Status:
+    """How a run stands that another machine has started, by its row and those of its steps. Pure."""
+    return Status(
+        name=row.name,
+        uri="",
+        state=row.state,
+        reason=row.reason,
+        command=row.command,
+        created=row.created,
+        ended=row.ended,
+        owner=row.owner,
+        steps=tuple(
+            Step(
+                name=step.name.removeprefix(f"{row.name}-"),
+                state=step.state,
+                run=step.uri,
+                started=step.created,
+                ended=step.ended,
+                reason=step.reason or "",
+            )
+            for step in steps
+        ),
+    )
 
 
 def steps_below(rows: Iterable[RunSummary]) -> list[RunSummary]:
@@ -53,16 +83,25 @@ def steps_below(rows: Iterable[RunSummary]) -> list[RunSummary]:
     for row in rows:
         if row.parent is None or id(row) in alone:
             found.append(row)
-        if row.steps is not None:
-            found += sorted(steps_of.get(row.name, ()), key=lambda step: step.created)
+        if _may_have_steps(row):
+            found += _by_age(steps_of.get(row.name, ()))
     return found
+
+
+def _may_have_steps(row: RunSummary) -> bool:
+    """Of a run that cannot be read, only its steps tell that it has some."""
+    return row.steps is not None or (row.state == "damaged" and row.parent is None)
+
+
+def _by_age(rows: Iterable[RunSummary]) -> list[RunSummary]:
+    return sorted(rows, key=lambda row: row.created)
 
 
 def _families(
     rows: Sequence[RunSummary],
 ) -> tuple[dict[str, list[RunSummary]], dict[tuple[str, str], list[RunSummary]]]:
     """The steps of the parents among the rows; and, by parent and owner, those whose parent is not there."""
-    steps_of: dict[str, list[RunSummary]] = {row.name: [] for row in rows if row.steps is not None}
+    steps_of: dict[str, list[RunSummary]] = {row.name: [] for row in rows if _may_have_steps(row)}
     orphans: dict[tuple[str, str], list[RunSummary]] = {}
     for row in rows:
         if row.parent is not None and row.own and row.parent in steps_of:

@@ -95,6 +95,15 @@ class Run:
     def _look(self) -> Status:
         return read_standing(self._engine, self._ref)[1]
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether it is made of runs. Such a run is on this machine: no cluster is asked."""
+        if self._engine.traits.remote:
+            return False
+        with suppress(EchelonError):  # whatever reads more of it raises that
+            return self._engine.read(self._ref).job.program is not None
+        return False
+
     def job(self) -> Job:
         """What the run was asked to do."""
         return self._engine.read(self._ref).job
@@ -164,9 +173,11 @@ class Run:
     def _shown(self) -> Iterator[None]:
         def several_ranks() -> bool:
             plan = self.plan()
-            return plan is None or rank_count(plan.world) > 1
+            return plan is None or rank_count(plan.world) > 1 or self.has_steps
 
         def lines() -> Iterator[LogLine]:
+            if self.has_steps:
+                return self.logs(follow=True)
             return whole_lines(self._engine.logs(self._ref, follow=True))
 
         curves = self._display.curves() if in_notebook() else nullcontext()
@@ -208,7 +219,9 @@ class Run:
         """What the ranks wrote, line by line: of one rank or worker, the last `tail` lines, from the time
         `since` on. Of a run that was resumed, in all of its starts.
 
-        With `follow` the lines come as they are written, until the run ends.
+        With `follow` the lines come as they are written, until the run ends. Those of a run that is made of
+        runs are those of its steps, one after the other, or, with `tail` or `follow`, by their time; `part`
+        of each is its step.
         """
         check_argument("tail", tail, int | None, "give a number of lines: tail=10")
         if tail is not None and tail < 0:
@@ -216,12 +229,19 @@ class Run:
         check_argument(
             "since", since, int | float | None, "give a time as time.time() does: time.time() - 300"
         )
-        from echelon.observation.lines import lines_of
+        from echelon.observation.lines import Wanted, lines_from_last, lines_of
 
         self.check_exists(rank, worker)
-        return lines_of(
-            self._engine, self._ref, rank=rank, worker=worker, follow=follow, tail=tail, since=since
-        )
+        if self.has_steps:
+            from echelon.observation import parts
+
+            return parts.lines(
+                self._engine, self._ref, rank=rank, worker=worker, follow=follow, tail=tail, since=since
+            )
+        wanted = Wanted(rank=rank, worker=worker, since=since)
+        if tail is not None:
+            return lines_from_last(self._engine, self._ref, wanted, tail, follow=follow)
+        return lines_of(self._engine, self._ref, wanted, follow=follow)
 
     def check_exists(self, rank: int | None, worker: int | None = None) -> None:
         """Raise InvalidJob if there is no such rank or worker: its output would never come."""
@@ -232,13 +252,24 @@ class Run:
     ) -> Iterator[LogLine | LogBlock]:
         """Every piece of output as it comes, until the end: for a terminal that shows half a line too, and
         many lines in one write. With `saving`, it is saved among the results too, however slowly it is taken
-        here; with `earlier`, what was written before the run was resumed comes first.
+        here; with `earlier`, what was written before the run was resumed comes first. Of a run that is made
+        of runs it is what its steps write, in whole lines, which its executor saves.
         """
+        if self.has_steps:
+            from echelon.observation import parts
+
+            return parts.pieces(self._engine, self._ref, earlier=earlier)
         pieces = self._engine.output(self._ref, saving=saving)
         return chain(self._engine.earlier_output(self._ref), pieces) if earlier else pieces
 
     def later_starts(self) -> list[Start]:
-        """When it was restarted or resumed, and why; of all of its starts, as far as that was kept."""
+        """When it was restarted or resumed, and why; of all of its starts, as far as that was kept. Of a run
+        that is made of runs, also when its steps were.
+        """
+        if self.has_steps:
+            from echelon.observation import parts
+
+            return parts.later_starts(self._engine, self._ref)
         from echelon.observation.starts import later_starts
 
         return later_starts(self._engine, self._ref)
@@ -256,9 +287,13 @@ class Run:
         pattern: str | Sequence[str] | None = None,
     ) -> Iterator[Event | Metric]:
         """What happened and what was measured; with `follow`, as it comes, until the run has ended. A
-        `pattern` replaces the one that the run was started with (`--metric-pattern`).
+        `pattern` replaces the one that the run was started with (`--metric-pattern`). Of a run that is made
+        of runs, what happened to it, and what its steps have measured: `part` is the step.
         """
-        from echelon.observation.observing import observe
+        if self.has_steps:
+            from echelon.observation.parts import observe
+        else:
+            from echelon.observation.observing import observe
 
         patterns = (pattern,) if isinstance(pattern, str) else pattern
         hint = "give a regular expression, or a list of them"
@@ -274,18 +309,21 @@ class Run:
     ) -> dict[str, list[Any]]:
         """What the ranks have printed of metrics so far, and written for TensorBoard, as columns: time, rank,
         step, epoch, name, value, source. `pandas.DataFrame(run.metrics("loss"))` is a table of one metric.
+        Of a run that is made of runs there is one more, part: the step.
         """
         from echelon.model.output.metric import COLUMNS, Metric, as_row
 
         self.check_exists(rank)
-        rows = [
-            as_row(each)
+        found = [
+            each
             for each in self.observe(events=False, pattern=pattern)
             if isinstance(each, Metric)
             and (name is None or each.name == name)
             and (rank is None or each.rank == rank)
         ]
-        return {column: [row[at] for row in rows] for at, column in enumerate(COLUMNS)}
+        rows = [as_row(each) for each in found]
+        columns = {column: [row[at] for row in rows] for at, column in enumerate(COLUMNS)}
+        return {"part": [each.part for each in found], **columns} if self.has_steps else columns
 
     def usage(self) -> RunUsage:
         """What its workers use now, as their agents measure it every few seconds: cores, memory and GPUs, of

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import PATIENCE, wait_until
 from tests.metrics.event_files import event, record
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, Program
-from echelon.errors import Denied, InvalidJob, Unreachable
+from echelon.errors import Denied, InvalidJob
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.output.log import LogLine
 from echelon.model.output.metric import Metric
-from echelon.observation.observing import Item, merged
 from echelon.submit import Prepared, submit
 
 
@@ -60,34 +57,6 @@ def test_a_pattern_of_a_record_is_checked_when_it_is_read() -> None:
     assert run.metrics()["name"] == ["b"]
     with pytest.raises(InvalidJob):
         run.metrics(pattern=r"(?P<a>(\d+)*)")
-
-
-def test_an_error_of_one_source_is_raised() -> None:
-    def fails() -> Iterator[Sequence[Item]]:
-        yield [Metric("loss", 1.0, 0.0)]
-        raise Unreachable("gone")
-
-    stream = merged([fails, lambda: iter(())])
-    assert next(stream) == Metric("loss", 1.0, 0.0)
-    with pytest.raises(Unreachable):
-        next(stream)
-
-
-def test_a_stream_that_is_left_lets_its_sources_go() -> None:
-    gone = threading.Event()
-
-    def endless() -> Iterator[Sequence[Item]]:
-        try:
-            while True:
-                yield [Metric("loss", 1.0, 0.0)]
-        finally:
-            gone.set()
-
-    stream = merged([endless])
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    wait_until(gone.is_set, "the source to end")
-    assert gone.wait(PATIENCE)
 
 
 def test_how_far_a_run_has_come() -> None:

@@ -28,6 +28,7 @@ from echelon.submit import Prepared, submit
 from echelon.values import frozen
 
 _LOOK = 0.1  # seconds between two looks for a stop
+_STOPPED = "the run was stopped"
 _WITHDRAWN = (
     60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted any more
 )
@@ -143,7 +144,7 @@ class Execution:
 
     def _leave_out(self, waiting: list[str]) -> list[str]:
         for name in waiting:
-            self._change(replace(self.steps[name], state="not-reached", reason="the run was stopped"))
+            self._change(replace(self.steps[name], state="not-reached", reason=_STOPPED))
         return []
 
     # Starting
@@ -168,17 +169,28 @@ class Execution:
         if all(each.state in DONE for each in before) and (
             len(together) == 1 or self._work.has_room(together)
         ):
-            self._running.add(step.name)
-            self._change(replace(step, state="recorded", started=time.time()))
-            threading.Thread(target=self._try, args=(step.name,), name=step.name, daemon=True).start()
-            return True
+            return self._begin(step)
         return False
+
+    def _begin(self, step: Step) -> bool:
+        """Start a step, unless a stop was asked for; returns whether it did."""
+        with self._lock:
+            if self._asked() is not None:
+                return False
+            self._running.add(step.name)
+            self._tell(replace(step, state="recorded", started=time.time()))
+        threading.Thread(target=self._try, args=(step.name,), name=step.name, daemon=True).start()
+        return True
 
     def _change(self, step: Step) -> None:
         with self._lock:
-            self.steps[step.name] = step
-            self._work.changed(step)
-            self._report(Event(kind="steps", at=time.time(), steps=(step,)))
+            self._tell(step)
+
+    def _tell(self, step: Step) -> None:
+        """Write down how a step stands, and then report it; the caller holds the lock."""
+        self.steps[step.name] = step
+        self._work.changed(step)
+        self._report(Event(kind="steps", at=time.time(), steps=(step,)))
 
     def _take(self, ended: _Ended) -> None:
         step = ended.step
@@ -217,7 +229,7 @@ class Execution:
         if isinstance(ready, Step):
             return replace(ready, ended=time.time())
         if there is None and (self._asked() is not None or self._crashed):
-            return replace(step, state="not-reached", started=None, reason="the run was stopped")
+            return replace(step, state="not-reached", started=None, reason=_STOPPED)
         run = there or self._submit(step, ready, name, own)
         with self._lock:
             self._runs[step.name] = run

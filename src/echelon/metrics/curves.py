@@ -47,12 +47,12 @@ class Curves:
     def __init__(self) -> None:
         self.count = 0
         self.full = False  # whether there were more series than are kept
-        self._series: dict[tuple[str, int | None, str | None], _Series] = {}
+        self._series: dict[tuple[str, int | None, str | None, str | None], _Series] = {}
         self._lock = threading.Lock()
 
     def add(self, metric: Metric) -> None:
         """Add a value; of more series than can be shown, the first ones are."""
-        key = (metric.name, metric.rank, metric.source)
+        key = (metric.name, metric.rank, metric.source, metric.part)
         with self._lock:
             series = self._series.get(key)
             if series is None:
@@ -66,7 +66,7 @@ class Curves:
     def names(self, rank: int | None = None, search: str = "") -> list[str]:
         """The metrics of one rank, or of any, whose name has a text, whatever the case of its letters."""
         with self._lock:
-            found = dict.fromkeys(name for name, of, _ in self._series if rank is None or of == rank)
+            found = dict.fromkeys(name for name, of, *_ in self._series if rank is None or of == rank)
         return [name for name in found if search.lower() in name.lower()]
 
     def charts(
@@ -101,6 +101,8 @@ class Curves:
 
 
 def _label(key: Key) -> str:
+    if key.part:
+        return f"{key.part} {key.source}" if key.source else key.part
     return key.source or ("" if key.rank is None else f"rank {key.rank}")
 
 

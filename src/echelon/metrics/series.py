@@ -16,6 +16,7 @@ class Key(NamedTuple):
     name: str
     rank: int | None
     source: str | None
+    part: str | None = None
 
 
 class Figures:
@@ -40,9 +41,9 @@ class Figures:
 
 def summarise(run: str, metrics: Iterable[Metric]) -> dict[Key, Figures]:
     """The figures of every series of a run."""
-    found: dict[tuple[str, int | None, str | None], Figures] = {}  # a Key takes thrice as long to make
+    found: dict[tuple[str, int | None, str | None, str | None], Figures] = {}  # a Key takes thrice as long
     for metric in metrics:
-        key = (metric.name, metric.rank, metric.source)
+        key = (metric.name, metric.rank, metric.source, metric.part)
         if (figures := found.get(key)) is not None:
             figures.add(metric)
         else:
@@ -52,9 +53,9 @@ def summarise(run: str, metrics: Iterable[Metric]) -> dict[Key, Figures]:
 
 def first_ranks(keys: Iterable[Key]) -> dict[Key, list[int]]:
     """Of the series that ranks have of the same metric, the one of the lowest rank, with all that have it."""
-    groups: dict[tuple[str, str, str | None], list[Key]] = {}
+    groups: dict[tuple[str, str, str | None, str | None], list[Key]] = {}
     for key in keys:
-        groups.setdefault((key.run, key.name, key.source), []).append(key)
+        groups.setdefault((key.run, key.name, key.source, key.part), []).append(key)
     chosen = {}
     for group in groups.values():
         ranks = sorted(key.rank for key in group if key.rank is not None)

@@ -4,70 +4,84 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from echelon.engines.base import Engine
 from echelon.model.output.log import LogLine, each_line, whole_lines
 from echelon.model.run import RunRef
+from echelon.values import frozen
+
+
+@frozen
+class Wanted:
+    """Which lines: of one rank or worker, from a time on."""
+
+    rank: int | None = None
+    worker: int | None = None
+    since: float | None = None
+
+    @property
+    def ranks(self) -> frozenset[int] | None:
+        """The ranks that are read; None for all."""
+        return None if self.rank is None else frozenset({self.rank})
+
+    def has(self, line: LogLine) -> bool:
+        """Whether a line of these ranks is one of them."""
+        return (self.worker is None or line.worker == self.worker) and (
+            self.since is None or line.at >= self.since
+        )
 
 
 def lines_of(
-    engine: Engine,
-    ref: RunRef,
-    *,
-    rank: int | None,
-    worker: int | None,
-    follow: bool,
-    tail: int | None,
-    since: float | None,
+    engine: Engine, ref: RunRef, wanted: Wanted, *, follow: bool = False, earlier: bool = True
 ) -> Iterator[LogLine]:
-    """What the ranks wrote, line by line; with `follow`, as it is written, until the run ends."""
-    ranks = None if rank is None else frozenset({rank})
-
-    def wanted(line: LogLine) -> bool:
-        return (worker is None or line.worker == worker) and (since is None or line.at >= since)
-
-    if tail is None:
-        pieces = chain(_earlier(engine, ref, ranks), engine.logs(ref, ranks=ranks, follow=follow))
-        return filter(wanted, whole_lines(pieces))
-    return _last_lines(engine, ref, ranks, wanted, tail, follow=follow)
+    """What the ranks wrote, line by line: with `follow`, as it comes, until the run ends; with `earlier`, in
+    all of its starts.
+    """
+    before = _earlier(engine, ref, wanted) if earlier else ()
+    return filter(wanted.has, whole_lines(chain(before, engine.logs(ref, ranks=wanted.ranks, follow=follow))))
 
 
-def _earlier(engine: Engine, ref: RunRef, ranks: frozenset[int] | None) -> Iterator[LogLine]:
-    """The pieces of the starts before the run was resumed."""
-    for piece in each_line(engine.earlier_output(ref)):
-        if ranks is None or piece.rank in ranks:
-            yield piece
-
-
-def _last_lines(
-    engine: Engine,
-    ref: RunRef,
-    ranks: frozenset[int] | None,
-    wanted: Callable[[LogLine], bool],
-    tail: int,
-    *,
-    follow: bool,
+def lines_from_last(
+    engine: Engine, ref: RunRef, wanted: Wanted, tail: int, *, follow: bool
 ) -> Iterator[LogLine]:
     """The last lines of what is there and, with `follow`, what comes after it."""
-    there: Counter[int] = Counter()  # pieces of each worker's output, which come in the same order twice
+    last, there = last_lines(engine, ref, wanted, tail)
+    yield from last
+    if follow:
+        yield from new_lines(engine, ref, wanted, there)
+
+
+def last_lines(engine: Engine, ref: RunRef, wanted: Wanted, tail: int) -> tuple[deque[LogLine], Counter[int]]:
+    """The last lines of what is there, and how many pieces of each worker's output that is."""
+    there: Counter[int] = Counter()
 
     def pieces() -> Iterator[LogLine]:
-        yield from _earlier(engine, ref, ranks)
-        for piece in engine.logs(ref, ranks=ranks):
+        yield from _earlier(engine, ref, wanted)
+        for piece in engine.logs(ref, ranks=wanted.ranks):
             there[piece.worker] += 1
             yield piece
 
-    yield from deque(filter(wanted, whole_lines(pieces())), maxlen=min(tail, sys.maxsize))
-    if not follow:
-        return
+    return deque(filter(wanted.has, whole_lines(pieces())), maxlen=min(tail, sys.maxsize)), there
 
-    def new_pieces() -> Iterator[LogLine]:
-        for piece in engine.logs(ref, ranks=ranks, follow=True):
+
+def new_lines(engine: Engine, ref: RunRef, wanted: Wanted, there: Counter[int]) -> Iterator[LogLine]:
+    """What comes after those pieces, until the run ends: each worker's come in the same order twice."""
+
+    def pieces() -> Iterator[LogLine]:
+        for piece in engine.logs(ref, ranks=wanted.ranks, follow=True):
             if there[piece.worker] > 0:
                 there[piece.worker] -= 1
             else:
                 yield piece
 
-    yield from filter(wanted, whole_lines(new_pieces()))
+    return filter(wanted.has, whole_lines(pieces()))
+
+
+def _earlier(engine: Engine, ref: RunRef, wanted: Wanted) -> Iterator[LogLine]:
+    """The pieces of the starts before the run was resumed."""
+    ranks = wanted.ranks
+    for piece in each_line(engine.earlier_output(ref)):
+        if ranks is None or piece.rank in ranks:
+            yield piece

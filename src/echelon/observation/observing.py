@@ -7,9 +7,8 @@ follow them, each has a thread."""
 from __future__ import annotations
 
 import heapq
-import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,11 +22,11 @@ from echelon.model.output.metric import Metric
 from echelon.model.output.progress import Progress
 from echelon.model.run import Record, RunRef
 from echelon.model.status import Status
+from echelon.observation.merging import Merged, Source
 
 Item = Event | Metric
 Batches = Iterator[Sequence[Item]]
 _LOOK = 1.0  # seconds between two looks at TensorBoard's files
-_WAITING = 16  # batches that wait for a slow reader before the sources wait: each may be thousands of metrics
 _LOOKED_AT = 4  # workers: the first rank nearly always tells how far it is
 _CLOCKS = 60.0  # seconds by which clocks of two machines may differ
 
@@ -45,16 +44,15 @@ def observe(
     has ended. The run's end comes last. `patterns` replace those of the job. Of a run that was resumed, what
     was measured in all of its starts, and what has happened since the last.
     """
-    record = engine.read(ref)
-    reader = MetricReader(record.job.metric_patterns if patterns is None else patterns)
-    files = _Files(record)
     if follow:
-        over = threading.Event()
-        sources = [partial(_single, engine.events(ref, follow=True))] if events else []
+        sources: list[Source[Item]] = [partial(each_alone, engine.events(ref, follow=True))] if events else []
         if metrics:
-            sources += [partial(_measured, engine, ref, reader, over), partial(files.follow, over)]
-        found = merged(sources)
+            sources += measured(engine, ref, patterns)
+        found = iter(Merged(sources))
     else:
+        record = engine.read(ref)
+        reader = MetricReader(record.job.metric_patterns if patterns is None else patterns)
+        files = _Files(record)
         every: list[Iterator[Item]] = [engine.events(ref)] if events else []
         if metrics:
             pieces = chain(engine.earlier_output(ref), engine.output(ref, follow=False))
@@ -62,7 +60,20 @@ def observe(
             if written := list(files.read()):
                 every.append(iter(written))
         found = every[0] if len(every) == 1 else heapq.merge(*every, key=lambda item: item.at)
-    return _end_last(found)
+    return end_last(found)
+
+
+def measured(
+    engine: Engine, ref: RunRef, patterns: Sequence[str] | None = None, *, earlier: bool = True
+) -> list[Source[Item]]:
+    """What is measured, as it comes, until the run has ended; with `earlier`, in all of its starts."""
+    record = engine.read(ref)
+    reader = MetricReader(record.job.metric_patterns if patterns is None else patterns)
+    over = threading.Event()
+    return [
+        partial(_printed, engine, ref, reader, over, earlier=earlier),
+        partial(_Files(record).follow, over),
+    ]
 
 
 class _Files:
@@ -85,21 +96,25 @@ class _Files:
                 return
 
 
-def _single(events: Iterable[Event]) -> Batches:
-    for event in events:
-        yield (event,)
+def each_alone(items: Iterable[Item]) -> Batches:
+    """Each as a batch of its own, which is seen as soon as it comes."""
+    for item in items:
+        yield (item,)
 
 
-def _measured(engine: Engine, ref: RunRef, reader: MetricReader, over: threading.Event) -> Batches:
+def _printed(
+    engine: Engine, ref: RunRef, reader: MetricReader, over: threading.Event, *, earlier: bool
+) -> Batches:
     try:
-        for piece in chain(engine.earlier_output(ref), engine.output(ref, follow=True)):
+        before = engine.earlier_output(ref) if earlier else ()
+        for piece in chain(before, engine.output(ref, follow=True)):
             if found := reader.read(piece):
                 yield found
     finally:
         over.set()
 
 
-def _end_last(items: Iterator[Item]) -> Iterator[Item]:
+def end_last(items: Iterator[Item]) -> Iterator[Item]:
     """A run's last lines may be read after its end is known."""
     end = None
     for item in items:
@@ -124,43 +139,3 @@ def progress_of(engine: Engine, record: Record, status: Status) -> Progress | No
         if (found := reader.lowest(worker.ranks)) is not None:
             return found
     return None
-
-
-def merged(sources: Sequence[Callable[[], Batches]]) -> Iterator[Item]:
-    """What all sources give, as it comes, until the last one ends; an error of one is raised here."""
-    waiting: queue.Queue[Sequence[Item] | BaseException | None] = queue.Queue(_WAITING)
-    left = threading.Event()
-
-    def put(batch: Sequence[Item] | BaseException | None) -> None:
-        while not left.is_set():
-            try:
-                waiting.put(batch, timeout=_LOOK)
-            except queue.Full:
-                continue
-            return
-
-    def pump(source: Callable[[], Batches]) -> None:
-        try:
-            for batch in source():
-                if left.is_set():
-                    return
-                if batch:
-                    put(batch)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the stream is read
-            put(error)
-        put(None)
-
-    for source in sources:
-        threading.Thread(target=pump, args=(source,), name="observing", daemon=True).start()
-    open_ = len(sources)
-    try:
-        while open_:
-            batch = waiting.get()
-            if batch is None:
-                open_ -= 1
-            elif isinstance(batch, BaseException):
-                raise batch
-            else:
-                yield from batch
-    finally:
-        left.set()

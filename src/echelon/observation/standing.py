@@ -24,9 +24,12 @@ def read_standing(engine: Engine, ref: RunRef) -> tuple[Record, Status]:
 def check_exists(engine: Engine, ref: RunRef, rank: int | None, worker: int | None) -> None:
     """Raise InvalidJob if the run has no such rank or worker: its output would never come."""
     try:
-        workers = opening_status(engine.read(ref)).workers
+        record = engine.read(ref)
     except RunDamaged:
         return  # its output may be there all the same
+    if record.job.program is not None:
+        return  # they are those of its steps, and some of these may not have begun
+    workers = opening_status(record).workers
     if not workers:
         return  # still queued: its world is not known yet
     for field, wanted, there in (

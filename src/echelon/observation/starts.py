@@ -18,6 +18,7 @@ class Start:
 
     at: float
     why: str
+    part: str = ""  # the step that it is one of, of a run that is made of runs
 
 
 def later_starts(engine: Engine, ref: RunRef) -> list[Start]:

@@ -45,7 +45,8 @@ def metrics(
     formats in what ranks print, and TensorBoard's files among the results on this machine.
 
     The table has one line for a metric, with figures of the lowest rank that has it; csv, json and yaml have
-    every value.
+    every value. Of a notebook's pipeline, PART is the step that has measured it, and --plot draws one curve
+    for each.
 
     \b
     Examples:
@@ -62,10 +63,8 @@ def metrics(
         raise click.UsageError("--plot draws text.")
     runs = [find_run(name, target) for name in names or (None,)]
     chosen = _Chosen(wanted, rank, patterns)
-    if follow:
-        _print_all([(runs[0].name, chosen.of(runs[0], follow=True))], format_, at_once=True)
-    elif format_ != "text":
-        _print_all([(run.name, chosen.of(run)) for run in runs], format_, at_once=False)
+    if follow or format_ != "text":
+        _print_all(runs, chosen, format_, follow=follow)
     elif plot:
         _plot(runs, chosen)
     else:
@@ -103,14 +102,14 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(ordered[:20]) + (", ..." if len(ordered) > 20 else "")
 
 
-def _print_all(runs: Sequence[tuple[str, Iterator[Metric]]], format_: str, *, at_once: bool) -> None:
+def _print_all(runs: Sequence[Run], chosen: _Chosen, format_: str, *, follow: bool) -> None:
     from echelon.cli.printing.metric_rows import printer
 
-    print_one = printer(format_, sys.stdout)
-    for name, found in runs:
-        for metric in found:
-            print_one(name, metric)
-            if at_once:
+    print_one = printer(format_, sys.stdout, parts=any(run.has_steps for run in runs))
+    for run in runs:
+        for metric in chosen.of(run, follow=follow):
+            print_one(run.name, metric)
+            if follow:
                 sys.stdout.flush()
     sys.stdout.flush()
 
@@ -135,6 +134,7 @@ def _table(runs: Sequence[Run], chosen: _Chosen) -> None:
         rows.append(
             (
                 key.run,
+                key.part or "-",
                 key.name,
                 ranges(ranks) if ranks else key.source or "-",
                 str(found.count),
@@ -145,12 +145,12 @@ def _table(runs: Sequence[Run], chosen: _Chosen) -> None:
                 "-" if last.epoch is None else number(last.epoch),
             )
         )
-    heads = ["RUN", "METRIC", "RANKS", "VALUES", "LAST", "LEAST", "GREATEST", "STEP", "EPOCH"]
+    heads = ["RUN", "PART", "METRIC", "RANKS", "VALUES", "LAST", "LEAST", "GREATEST", "STEP", "EPOCH"]
     hidden = {
         at
         for at, head in enumerate(heads)
         if (head == "RUN" and len(runs) == 1)
-        or (head in ("STEP", "EPOCH") and all(row[at] == "-" for row in rows))
+        or (head in ("PART", "STEP", "EPOCH") and all(row[at] == "-" for row in rows))
     }
     render.table(
         [head for at, head in enumerate(heads) if at not in hidden],
@@ -170,7 +170,8 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     points: dict[Key, list[Metric]] = {}
     for run in runs:
         for metric in chosen.of(run):
-            points.setdefault(Key(run.name, metric.name, metric.rank, metric.source), []).append(metric)
+            key = Key(run.name, metric.name, metric.rank, metric.source, metric.part)
+            points.setdefault(key, []).append(metric)
     chosen.check()
     if not points:
         _say_none(runs)
@@ -181,10 +182,13 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     if not chosen.names:  # one value is no curve, unless it was asked for
         charts = {name: keys for name, keys in charts.items() if any(len(points[key]) > 1 for key in keys)}
     width = shutil.get_terminal_size().columns
-    starts = {run.name: [start.at for start in run.later_starts()] for run in runs}
+    starts: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        for start in run.later_starts():
+            starts.setdefault((run.name, start.part), []).append(start.at)
     restarted = False
     for name, keys in list(charts.items())[:_MOST_CHARTS]:
-        labels = [f"{key.run} {key.source or ''}".strip() for key in keys]
+        labels = [" ".join(filter(None, (key.run, key.part, key.source))) for key in keys]
         axis, drawn = curves(
             [(one_line(label), points[key]) for label, key in zip(labels, keys, strict=True)]
         )
@@ -192,7 +196,7 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
         again = [
             x
             for key, curve in zip(keys, drawn, strict=True)
-            for x in begins(points[key], curve, starts[key.run])
+            for x in begins(points[key], curve, starts.get((key.run, key.part or ""), ()))
         ]
         restarted = restarted or bool(again)
         for line in draw(one_line(name + alone), axis, drawn, width, again):
@@ -204,7 +208,7 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
         render.notice("every metric has one value: `echelon metrics` without --plot shows them")
     if len(charts) > _MOST_CHARTS:
         render.notice(f"more with --metric NAME: {_some(list(charts)[_MOST_CHARTS:])}")
-    several = {key.run for key, ranks in first_ranks(points).items() if len(ranks) > 1}
+    several = {(key.run, key.part) for key, ranks in first_ranks(points).items() if len(ranks) > 1}
     if several:
         render.notice("curves are of the lowest rank; --rank N draws another's")
 

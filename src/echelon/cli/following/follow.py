@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
 from echelon.cli.following.bottom import are_possible
 from echelon.cli.following.lines import LinePrinter
+from echelon.cli.following.steps import PartPrinter, StepColours, StepNotices
 from echelon.cli.following.terminal import Terminal
 from echelon.cli.printing import render
 from echelon.cli.printing.progress import CopyProgress
@@ -31,7 +32,7 @@ from echelon.model.world import rank_count
 from echelon.tending import Tending
 
 if TYPE_CHECKING:
-    from echelon.cli.following.worker_lines import WorkerLines
+    from echelon.cli.following.painted import PaintedLines
 
 _LINE_PATIENCE = 5.0  # seconds that a message about a failure waits for the rank's last line
 _SHOWN_ANYWAY = (
@@ -63,10 +64,11 @@ def follow(
     only: Collection[int] = (),
     terminal: Terminal | None = None,
     advise: Callable[[Status], str | None] = lambda _: None,
+    as_data: Callable[[Status], object] = lambda status: status,
 ) -> int:
     """Show the run until it has ended; its exit code is ours. With `raw`, its lines exactly as they are; with
     `only`, those of some ranks. A rank that has our terminal writes to it itself. `advise` may know what to
-    do about its end.
+    do about its end; `as_data` is what is printed of it as data.
     """
     recent = Recent()
     if terminal is not None:
@@ -74,20 +76,20 @@ def follow(
     with run.tending() as tender:
         with stopping_on_signals(run, job.grace) as signals:
             render.notice(render.headline(job, run))
-            workers: WorkerLines | None = None
+            below: PaintedLines | None = None
+            colours = StepColours()
             if terminal is None and not raw and are_possible(to_stderr=format_ != "text"):
-                from echelon.cli.following.worker_lines import WorkerLines
-
-                workers = WorkerLines(run, job.metric_patterns, run.samples())
+                below = lines_below(run, job, colours, samples=True)
             ends: list[Event] = []
             watcher = threading.Thread(
-                target=_attend, args=(run, tender, _LastLine(recent, only), workers, ends), daemon=True
+                target=_attend, args=(run, tender, _LastLine(recent, only), below, ends), daemon=True
             )
             watcher.start()
             try:
                 if terminal is None or not terminal.relay():
-                    with workers or contextlib.nullcontext():
-                        _show(run, format_, raw=raw, only=only, recent=recent, workers=workers)
+                    with below or contextlib.nullcontext():
+                        how = {"to_stderr": format_ != "text", "raw": raw, "only": only, "recent": recent}
+                        _show(run, lambda: printer_of(run, job, colours, below=below, **how))
             except (BrokenPipeError, OutputFailed) as error:
                 if not signals:
                     why = "no reader is left" if isinstance(error, BrokenPipeError) else error.message
@@ -108,7 +110,7 @@ def follow(
     if advice := advise(status):
         render.notice(one_line(advice))
     if format_ != "text":
-        render.data(status, format_)
+        render.data(as_data(status), format_)
     if shown.state not in FINAL:  # nor was its end for the one that fetches results, perhaps
         what = "was seen once and is not shown now" if ends else "is not known yet"
         trouble = trouble or ResultsIncomplete(
@@ -121,28 +123,33 @@ def follow(
     return render.final_code(code, trouble)
 
 
-def _show(
-    run: Run,
-    format_: str,
-    *,
-    raw: bool,
-    only: Collection[int],
-    recent: Recent,
-    workers: WorkerLines | None,
-) -> None:
-    """Print the run's lines as they come; those of a single rank as it wrote them."""
+def lines_below(run: Run, job: Job, colours: StepColours, *, samples: bool = False) -> PaintedLines:
+    """What stands at the bottom of a terminal while a run is followed."""
+    if job.program is not None:
+        from echelon.cli.following.part_lines import PartLines
+
+        return PartLines(run.name, run.uri, colours)
+    from echelon.cli.following.worker_lines import WorkerLines
+
+    return WorkerLines(run, job.metric_patterns, run.samples() if samples else None)
+
+
+def printer_of(run: Run, job: Job, colours: StepColours, **how: Any) -> LinePrinter:
+    """What prints a run's lines: with their steps, with their ranks, or those of a single rank as it wrote
+    them.
+    """
+    if job.program is not None:
+        return PartPrinter(colours, **how)
+    plan = run.plan()
+    return LinePrinter(prefix=plan is None or rank_count(plan.world) != 1, **how)
+
+
+def _show(run: Run, printer_of_run: Callable[[], LinePrinter]) -> None:
+    """Print the run's lines as they come."""
     printer: LinePrinter | None = None
     for piece in run.raw_logs(Saving(tell=render.notice)):
         if printer is None:  # until the first line there may be no plan
-            plan = run.plan()
-            printer = LinePrinter(
-                prefix=plan is None or rank_count(plan.world) != 1,
-                to_stderr=format_ != "text",
-                raw=raw,
-                only=only,
-                recent=recent,
-                workers=workers,
-            )
+            printer = printer_of_run()
         if isinstance(piece, LogBlock):
             printer.show_block(piece)
         else:
@@ -151,10 +158,10 @@ def _show(
         printer.finish()
 
 
-def report_waiting(run: Run, workers: WorkerLines | None = None) -> None:
+def report_waiting(run: Run, below: PaintedLines | None = None) -> None:
     """Report, in a thread of its own, why a run that another command follows does not run yet."""
     kinds = ("queued", "waiting")
-    threading.Thread(target=_report_events, args=(run, kinds, workers), name="events", daemon=True).start()
+    threading.Thread(target=_report_events, args=(run, kinds, below), name="events", daemon=True).start()
 
 
 class _LastLine:
@@ -173,7 +180,7 @@ class _LastLine:
 
 
 def _attend(
-    run: Run, tender: Tending, last_line: _LastLine, workers: WorkerLines | None, ends: list[Event]
+    run: Run, tender: Tending, last_line: _LastLine, below: PaintedLines | None, ends: list[Event]
 ) -> None:
     """Report events, and fetch the results as soon as the run is over: a slow reader of its output, such as a
     pager, may still be reading when the workers have gone. The end is added to `ends`.
@@ -188,7 +195,7 @@ def _attend(
         on_end=end_with,
         on_restart=last_line.wait,
         on_leader=lambda: _deliver(run),
-        workers=workers,
+        below=below,
     )
 
 
@@ -278,26 +285,27 @@ def _next_signal(number: int, asked: StopSignal | None) -> StopSignal:
 def _report_events(
     run: Run,
     kinds: Sequence[str] | None = None,
-    workers: WorkerLines | None = None,
+    below: PaintedLines | None = None,
     on_end: Callable[[Event], object] = lambda _: None,
     on_restart: Callable[[Event], object] = lambda _: None,
     on_leader: Callable[[], object] = lambda: None,
 ) -> None:
-    queued = False
+    queued, steps = False, StepNotices()
     with contextlib.suppress(EchelonError, OSError):  # reading the lines fails in the same way
         for event in run.events():
-            if workers is not None:
-                workers.take(event)
+            if below is not None:
+                below.take(event)
             if event.kind == "finished":
                 on_end(event)
             elif event.kind == "restarting":
                 on_restart(event)
             elif event.kind == "worker-started" and event.worker == 0:
                 on_leader()
-            text = _describe(event, was_queued=queued)
+            texts = [_describe(event, was_queued=queued), *steps.of(event)]
             queued = event.kind == "queued"
-            if text and (kinds is None or event.kind in kinds):
-                render.notice(one_line(text))
+            if kinds is None or event.kind in kinds:
+                for text in filter(None, texts):
+                    render.notice(one_line(text))
 
 
 def _describe(event: Event, *, was_queued: bool) -> str | None:

@@ -15,13 +15,13 @@ from echelon.errors import from_output_error
 from echelon.model.output.log import LogBlock, LogLine
 
 if TYPE_CHECKING:
-    from echelon.cli.following.worker_lines import WorkerLines
+    from echelon.cli.following.painted import PaintedLines
 
 _PROGRESS_EVERY = 5.0  # seconds between two lines of a rank's progress where it cannot be painted over
 
 
 class LinePrinter:
-    """Prints log lines, each with its rank; of a single rank, as it wrote them. Where the workers have lines
+    """Prints log lines, each with its rank; of a single rank, as it wrote them. Where a run has lines
     at the bottom of the terminal, bars of several ranks are there; elsewhere they are a line now and then.
 
     Unless `raw`, what would do more to a terminal than colour the line and paint it over is left out."""
@@ -36,9 +36,9 @@ class LinePrinter:
         raw: bool = False,
         only: Collection[int] = (),
         recent: Recent | None = None,
-        workers: WorkerLines | None = None,
+        below: PaintedLines | None = None,
     ) -> None:
-        """`only` are the ranks to print, if not all; `recent` is told what was printed, `workers` what was
+        """`only` are the ranks to print, if not all; `recent` is told what was printed, `below` what was
         read.
         """
         self._only = frozenset(only)
@@ -55,14 +55,14 @@ class LinePrinter:
         self._terminal = {"stdout": sys.stdout.isatty(), "stderr": sys.stderr.isatty()}
         self._open_line = False
         self._painted = False
-        self._workers = workers
-        self._bottom = BottomLines() if workers is None else workers.bottom
-        self._progress_at: dict[tuple[int | None, str], float] = {}
+        self._below = below
+        self._bottom = BottomLines() if below is None else below.bottom
+        self._progress_at: dict[tuple[str, int | None, str], float] = {}
 
     def show(self, line: LogLine) -> None:
         """Print one line, or a piece of one."""
-        if self._workers is not None:
-            self._workers.read(line)
+        if self._below is not None:
+            self._below.read(line)
         self._show(line)
 
     def _show(self, line: LogLine) -> None:
@@ -84,8 +84,8 @@ class LinePrinter:
 
     def show_block(self, block: LogBlock) -> None:
         """Print lines that came at once, in one write. The first may continue what was begun before."""
-        if self._workers is not None:
-            self._workers.read(block)
+        if self._below is not None:
+            self._below.read(block)
         self._show(block.first)
         head = self._head(block.first)
         rest = self._tamed_lines(block.rest)
@@ -138,9 +138,9 @@ class LinePrinter:
             return False
         if self._as_written and self._on_terminal(line) and self._at_once:
             return True
-        if self._workers is not None:
+        if self._below is not None:
             return False  # it is there
-        key = (line.rank, line.stream)
+        key = (line.part, line.rank, line.stream)
         if not line.text:
             self._progress_at.pop(key, None)  # the bar is over; the line that it has become follows
             return False
@@ -154,14 +154,16 @@ class LinePrinter:
         if self._timestamps:
             clock = time.strftime("%H:%M:%S", time.localtime(line.at))
             stamp = f"{clock}.{int(line.at * 1000) % 1000:03d} "
-        if not self._prefix:
-            return stamp
+        return f"{stamp}{self._name(line)} " if self._prefix else stamp
+
+    def _name(self, line: LogLine) -> str:
+        """Who has written it."""
         if line.rank is None:
-            return f"{stamp}[agent {line.worker}] "
+            return f"[agent {line.worker}]"
         name = f"[{line.rank}]"
         if self._on_terminal(line):
-            name = shown(style(name, fg=RANK_COLOURS[line.rank % len(RANK_COLOURS)]))
-        return f"{stamp}{name} "
+            return shown(style(name, fg=RANK_COLOURS[line.rank % len(RANK_COLOURS)]))
+        return name
 
 
 class DataPrinter:

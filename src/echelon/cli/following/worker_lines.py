@@ -1,19 +1,15 @@
 """How each worker of a run stands, one line for each at the bottom of the terminal, below what ranks print.
 
-Made for `run` and `logs -f`. All of it is found in the lines and events that these read anyway. A thread
-paints a few times a second, so that much output is not slowed down, and what came last is always shown."""
+Made for `run` and `logs -f`. All of it is found in the lines and events that these read anyway."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
-from echelon.cli.following.bottom import BottomLines, Key
+from echelon.cli.following.bottom import Key
+from echelon.cli.following.painted import PaintedLines
 from echelon.cli.printing.render_usage import use_in_words
 from echelon.cli.printing.say import shown, style
 from echelon.cli.printing.words import RANK_COLOURS, ranges
@@ -28,8 +24,6 @@ from echelon.model.status import FINAL, Status, WorkerStatus, apply
 from echelon.observation.sampling import NewestSamples
 from echelon.values import frozen
 
-_EVERY = 0.2  # seconds between two paintings
-_SOON = 0.01  # seconds after which lines are painted again that gave way to much output
 _METRICS = 2  # that a line has room for
 
 
@@ -64,24 +58,20 @@ class WorkerLine:
         return "  ".join(filter(None, parts))
 
 
-class WorkerLines:
+class WorkerLines(PaintedLines):
     """The lines of a run's workers, from the first that runs until the run's end or the end of this context.
 
-    Lines and events come from several threads. With `samples` they have a few words on what a worker uses."""
+    With `samples` they have a few words on what a worker uses."""
 
     def __init__(self, run: Run, patterns: Sequence[str], samples: NewestSamples | None = None) -> None:
-        self.bottom = BottomLines()
+        super().__init__()
         self._run, self._samples = run, samples
         self._status = Status(name=run.name, uri=run.uri)
         self._reader = ProgressReader(patterns)
         self._painted: dict[int, str] = {}  # what a rank has painted last, if it is a bar of its own
-        self._lock = threading.Lock()
-        self._left = threading.Event()
-        self._thread = threading.Thread(target=self._paint, name="worker lines", daemon=True)
 
     def __enter__(self) -> Self:
-        self._handler = signal.signal(signal.SIGCONT, lambda _number, _frame: self.bottom.lose())
-        self._thread.start()
+        super().__enter__()
         if self._samples is not None:
             self._samples.__enter__()
         return self
@@ -89,12 +79,7 @@ class WorkerLines:
     def __exit__(self, *how: object) -> None:
         if self._samples is not None:
             self._samples.__exit__(*how)
-        self._left.set()
-        self.bottom.missing.set()
-        self._thread.join()
-        with contextlib.suppress(OSError):  # the terminal is gone
-            self.bottom.close()
-        signal.signal(signal.SIGCONT, self._handler)
+        super().__exit__(*how)
 
     def read(self, piece: LogLine | LogBlock) -> None:
         """Ranks have written this."""
@@ -115,6 +100,10 @@ class WorkerLines:
         with self._lock:
             self._status = status
 
+    def drawn(self) -> dict[Key, tuple[str, str]]:
+        """Those lines, by the workers."""
+        return {(each.worker.worker, ""): (each.head(), each.text()) for each in self.lines()}
+
     def lines(self) -> list[WorkerLine]:
         """What is to be drawn now: nothing before a worker runs, nor after the end."""
         with self._lock:
@@ -130,20 +119,3 @@ class WorkerLines:
             painted = ""
         use = use_in_words(self._samples.of(worker.worker)) if self._samples is not None else ""
         return WorkerLine(worker=worker, progress=progress, painted=painted, use=use)
-
-    def _paint(self) -> None:
-        drawn: dict[Key, tuple[str, str]] = {}
-        due = 0.0
-        with contextlib.suppress(OSError):  # the terminal is gone; what prints lines notices it
-            while not self._left.is_set():
-                if self.bottom.missing.wait(max(0.0, due - time.monotonic())):
-                    time.sleep(_SOON)
-                    self.bottom.paint()
-                if time.monotonic() < due:
-                    continue
-                due = time.monotonic() + _EVERY
-                lines: dict[Key, tuple[str, str]] = {
-                    (each.worker.worker, ""): (each.head(), each.text()) for each in self.lines()
-                }
-                self.bottom.put_all({**{key: ("", "") for key in drawn if key not in lines}, **lines})
-                drawn = lines

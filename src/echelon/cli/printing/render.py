@@ -18,13 +18,14 @@ import click
 
 from echelon.admission import plan_anywhere
 from echelon.cli.printing.say import coloured, say, shown, style
-from echelon.cli.printing.words import cause_lines, duration, near, one_line, state
+from echelon.cli.printing.words import cause_lines, duration, near, one_line, state, step_ended
 from echelon.engines.base import Engine
 from echelon.engines.results import holds_results, is_streamed
 from echelon.handle import Run
 from echelon.model.job import Job, asks_for_gpus, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
+from echelon.model.run import describe_command
 from echelon.model.status import RunSummary, Status
 from echelon.model.world import rank_count, worker_count
 from echelon.preparation.prepare import Prepared
@@ -40,6 +41,7 @@ _LONGEST_WHAT = len("panel in JupyterLab")  # what a check-up is about; its line
 _LEVEL_COLOURS = {"ok": "green", "degraded": "yellow", "missing": "red"}
 _SHORTENED = ("OWNER", "COMMAND", "REASON", "MODEL", "USED BY")  # columns that give way on a narrow terminal
 _WHOLE = ("NAME", "NODE", "RUN", "STATE")  # columns that never do: the last ones leave the screen instead
+_NOT_SUCCEEDED = ("failed", "timed-out", "lost", "damaged")
 _LEFT_OUT = 5  # results that are named when they cannot be copied
 T = TypeVar("T")
 
@@ -61,6 +63,8 @@ def data(value: object, format_: str) -> None:
 
 def headline(job: Job, run: Run) -> str:
     """What is about to run."""
+    if job.program is not None:
+        return f"run {style(run.name, bold=True)}: {one_line(describe_command(job))}"
     plan = run.plan()
     workers = workers_asked(job) if plan is None else worker_count(plan.world)
     size = f"{workers} worker{'s' * (workers != 1)}"
@@ -158,6 +162,7 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
     not repeated.
     """
     took = duration((status.ended or time.time()) - status.created)
+    _failed_steps(status)
     if status.state == "succeeded":
         where = status.reason or _whereabouts(status)
         notice(f"{style('succeeded', fg='green')} in {took}; {where}")
@@ -169,11 +174,30 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
         for text in cause_lines(cause, with_tail=not seen and len(ranks_of(status)) > 1):
             say(text, err=True)
     folder = Path(status.results or "")
-    if status.results and (folder / "logs").exists():
+    if status.steps:
+        notice(_whereabouts(status))
+    elif status.results and (folder / "logs").exists():
         what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
         notice(f"{what} is in {near(status.results)}/logs")
     if resumable and status.state in ("failed", "lost", "timed-out", "stopped"):
-        notice(f"`echelon resume {status.name}` starts it again, in the same results")
+        how = "goes on with what is not done" if status.steps else "starts it again, in the same results"
+        notice(f"`echelon resume {status.name}` {how}")
+
+
+def _failed_steps(status: Status) -> None:
+    """The steps that did not succeed, of a run that is made of runs, and what is known of each; and what of
+    their files could not be brought here.
+    """
+    for step in status.steps:
+        if step.state not in _NOT_SUCCEEDED:
+            continue
+        notice(style(one_line(step_ended(step)), fg="red"))
+        if step.hint:
+            say(f"  hint: {one_line(step.hint)}", err=True)
+        if step.run:
+            notice(f"`echelon logs {status.name}/{step.name}` has its output")
+    for text in status.missing if status.steps else ():
+        notice(style(one_line(text), fg="red"))
 
 
 def outcome(status: Status, format_: str, advice: str | None = None) -> None:

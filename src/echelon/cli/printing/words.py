@@ -8,6 +8,7 @@ from pathlib import Path
 from echelon.cli.printing.say import style
 from echelon.model.display import duration
 from echelon.model.event import RootCause
+from echelon.model.program import Step
 from echelon.model.status import Status
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "phases",
     "ranges",
     "state",
+    "step_ended",
 ]
 
 RANK_COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_cyan", "bright_green")
@@ -84,6 +86,17 @@ def named_ranks(ranks: Sequence[int]) -> str:
 def one_line(text: str) -> str:
     """Text that may hold anything, as one line of a table."""
     return " ".join(text.split())
+
+
+def step_ended(step: Step, *, took: bool = False) -> str:
+    """How a step ended, with the cell that failed, and how long it took if that is wanted."""
+    time = ""
+    if took and step.started is not None and step.ended is not None:
+        time = f" {'in' if step.state == 'succeeded' else 'after'} {duration(step.ended - step.started)}"
+    line = f", line {step.line}" if step.line else ""
+    where = f" in cell {step.cell}{line}" if step.cell else ""
+    reason = f": {step.reason}" if step.reason else ""
+    return f"step {step.name} {step.state.replace('-', ' ')}{time}{where}{reason}"
 
 
 def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:

@@ -43,7 +43,8 @@ class LogLine:
     """One line of output.
 
     `rank` is None for a message of the agent itself; the next piece of that stream continues an `unfinished`
-    one; a `sequence` of GAP means that it stands for lost lines, one of LOOSE that it has no number.
+    one; a `sequence` of GAP means that it stands for lost lines, one of LOOSE that it has no number. `part`
+    is the step that has written it, of a run that is made of runs.
     """
 
     text: str
@@ -54,10 +55,16 @@ class LogLine:
     stream: Literal["stdout", "stderr"] = "stdout"
     unfinished: bool = False
     progress: bool = False
+    part: str = ""
 
     def __str__(self) -> str:
         who = f"agent {self.worker}" if self.rank is None else str(self.rank)
-        return f"[{who}] {self.text}"
+        return f"[{in_part(self.part, self.rank) or who}] {self.text}"
+
+
+def in_part(part: str, rank: int | None) -> str:
+    """Who has written a line of a step, for a person: most steps have one rank. "" of any other line."""
+    return f"{part} {rank}" if part and rank else part
 
 
 @frozen
