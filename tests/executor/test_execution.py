@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.executor.graphs import PARENT, Graph, Played, Scripted, graphs, new_engine, steps_of
-from tests.properties import examples
 
 from echelon.engines.abilities import StopOrder
 from echelon.errors import InvalidJob
 from echelon.model.event import Event
 from echelon.model.program import DONE, OVER, Step
 from echelon.model.status import FINAL, fold
+from tests.executor.graphs import PARENT, Graph, Played, Scripted, graphs, new_engine
+from tests.properties import examples
 
 
 def expected(graph: Graph) -> dict[str, str]:
@@ -137,7 +137,7 @@ def test_a_step_that_an_earlier_executor_left_running_is_followed_if_it_is_the_s
         return None
 
     left.execution._asked = lambda: asked(left)
-    left.execution._stop_runs = lambda _order: None  # type: ignore[method-assign] # killed, it stops nothing
+    left.execution._stop_runs = lambda order: None  # type: ignore[method-assign] # noqa: ARG005 - killed, it stops nothing
     with pytest.raises(Gone):
         left.run()
     assert [row.state for row in engine.runs()] == ["running"]
@@ -160,7 +160,7 @@ def test_a_step_that_cannot_be_submitted_fails_with_its_reason() -> None:
     graph = {"a": ((), "well"), "b": (("a",), "well")}
 
     class Refusing(Scripted):
-        def starts(self, step: Step) -> None:
+        def starts(self, step: Step) -> None:  # noqa: ARG002 - as every work has it
             raise InvalidJob("gpus", 9, "is more than there are", hint="ask for fewer")
 
     played = Played(graph, work=Refusing(graph)).run()
@@ -175,7 +175,7 @@ def test_an_error_of_the_executor_itself_ends_what_runs() -> None:
     graph = {"a": ((), "lasts"), "b": ((), "well")}
 
     class Broken(Scripted):
-        def ended(self, step: Step, status: object) -> Step:
+        def ended(self, step: Step, status: object) -> Step:  # noqa: ARG002 - as above
             raise ZeroDivisionError
 
     played = Played(graph, work=Broken(graph))

@@ -46,7 +46,7 @@ class Shell(Protocol):
 
 @frozen
 class StopOrder:
-    """A stop that was asked for: with which signal it begins, and how long the ranks of each step have then."""
+    """A stop that was asked for: with which signal it begins, and how long the ranks of each step have."""
 
     signal: StopSignal = "SIGTERM"
     grace: float | None = None  # None is what each was started with

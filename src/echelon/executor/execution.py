@@ -29,9 +29,7 @@ from echelon.values import frozen
 
 _LOOK = 0.1  # seconds between two looks for a stop
 _STOPPED = "the run was stopped"
-_WITHDRAWN = (
-    60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted any more
-)
+_WITHDRAWN = 60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted
 
 
 @frozen
@@ -245,8 +243,8 @@ class Execution:
         return submit(replace(ready.prepared, job=job), self._engine, stays=True, replace=True)
 
     def _left_behind(self, step: str, name: str, own: Parent) -> Run | None:
-        """The run that an earlier executor has started for the same, if it goes on, or has succeeded since. One
-        that goes on for something else is ended, so that another can take its place.
+        """The run that an earlier executor has started for the same, if it goes on, or has succeeded since.
+        One that goes on for something else is ended, so that another can take its place.
         """
         try:
             record = self._engine.read(RunRef(engine="", name=name))

@@ -103,7 +103,7 @@ for _command in (compile_notebook, up, open_, down):
 )
 @target_options
 def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
-    """Run a notebook. It is a run as any other, NAME-1, and every step of it one of its own, NAME-1/STEP: logs,
+    """Run a notebook. It is a run as any other, NAME-1, and every step one of its own, NAME-1/STEP: logs,
     status, stop, wait, metrics, get and rm take both. It goes on when the terminal is closed. Results, the
     working folder and the executed notebook are in runs/NAME-1. With --on k8s each step is a pod, or several.
 
@@ -159,9 +159,8 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         return 0
     started = run_notebook(request, engine, tell)
     if engine.traits.remote:
-        tell(
-            f"{started.name} needs this machine to stay on; `echelon notebook compile` makes one that does not"
-        )
+        other = "`echelon notebook compile` makes one that does not"
+        tell(f"{started.name} needs this machine to stay on; {other}")
     if options["detach"]:
         render.submitted(started, format_)
         return 0
