@@ -148,14 +148,11 @@ def test_steps_of_another_machine_have_names_and_no_parent(
         found("My run/x")
 
 
-def test_the_newest_run_of_a_folder_is_the_parent_of_its_steps(home: Path) -> None:
+def test_the_newest_run_of_a_folder_is_no_step(home: Path) -> None:
     run = parent(Step(name="load"))
     step_run("load")
     assert str(find(None, Target())[0]) == "local://t-1"
     end(run)
-    run.remove()
-    step_run("alone", of="t-2")
-    assert str(find(None, Target())[0]) == "local://t-2-alone"
 
 
 def test_a_pipeline_of_an_earlier_version_is_told_where_its_results_are(home: Path) -> None:

@@ -259,23 +259,14 @@ def look_elsewhere(look: Callable[[], T | None]) -> T | None:
 
 
 def _newest(target: Target) -> Found:
-    """The newest run of this folder that is still known; with a target, there. Of a step, its parent."""
+    """The newest run of this folder that is still known; with a target, there."""
     for uri in started_from(Path.cwd()):
         ref = parse_uri(uri, LOCAL)
         wanted = (target.on or ref.engine, target.context or ref.context, target.namespace or ref.namespace)
         if wanted != (ref.engine, ref.context, ref.namespace):
             continue
         with suppress(UnknownRun):
-            found = _read(uri, target)
-            return _parent_of(*found, target) or found
+            return _read(uri, target)
     raise UnknownRun(
         "no run was started from this folder, or none is left", hint="name one; `echelon ps -a` lists them"
     )
-
-
-def _parent_of(ref: RunRef, engine: Engine, target: Target) -> Found | None:
-    """The parent of a step's run, if it is there; `_read` has just read the run."""
-    with suppress(RunDamaged):
-        parent = engine.read(ref).job.parent
-        return None if parent is None else _parent(parent.run, target)
-    return None

@@ -99,6 +99,8 @@ def _line(event: Event) -> str:
     about += [ended] if ended else []
     about += [f"{step.name} {step.state}" for step in event.steps or ()]
     reason = event.reason or (event.cause.summary if event.cause is not None else "")
-    reason = reason or "; ".join(step.reason for step in event.steps or () if step.reason)
+    if event.steps is not None:
+        fetched = f"their files are in {event.fetched_to}" if event.fetched_to else ""
+        reason = "; ".join(filter(None, (*(step.reason for step in event.steps), fetched)))
     text = ": ".join(filter(None, (", ".join(about), one_line(reason))))
     return f"{clock}  {event.kind:<14}  {text}".rstrip()
