@@ -26,10 +26,10 @@ from echelon.ui.server import Server
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 PAGES = {  # their addresses, and what is there once they are drawn
-    "runs": ("#/", "text=3 of 6 steps done"),
+    "runs": ("#/", "text=3 of 6 steps"),
     "run": ("#/run/fashion", ".charts .u-over"),
     "failed": ("#/run/resnet", ".cause"),
-    "pipeline": ("#/pipeline/titanic-2", ".graph rect"),
+    "pipeline": ("#/run/titanic-2", ".graph rect"),
     "cluster": ("#/cluster", ".gpu.held"),
 }
 _WIDE, _PHONE = (1200, 860), (390, 844)
@@ -110,9 +110,7 @@ def main(folder: Path | None = None) -> None:
     target.mkdir(parents=True, exist_ok=True)
     now = time.time()
     with ExitStack() as stack:
-        made = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        os.environ["ECHELON_HOME"] = str(made / "state")
-        stack.enter_context(scene.pipeline(made, now))
+        os.environ["ECHELON_HOME"] = stack.enter_context(tempfile.TemporaryDirectory())
         server = Server(scene.play(now))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

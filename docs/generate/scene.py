@@ -1,12 +1,9 @@
-"""What the pictures of the dashboard show: runs of every kind in a cluster that is played, and a pipeline."""
+"""What the pictures of the dashboard show: runs of every kind in a cluster that is played."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from echelon.bundle import Bundle
@@ -15,13 +12,11 @@ from echelon.engines.memory.script import Act
 from echelon.model.engine import usage
 from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.engine.traits import Traits, Where
-from echelon.model.job import PIPELINE, Job
+from echelon.model.job import Job
 from echelon.model.plan import Plan
+from echelon.model.program import Parent, Program, Step
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
-from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, held, write_record
-from echelon.notebook.kept.noted import note_pipeline
-from echelon.notebook.picture import graph
 from echelon.preparation.prepare import Prepared
 from echelon.submit import submit
 
@@ -54,6 +49,11 @@ class Played(MemoryEngine):
         run = self._find(ref)
         run.record = replace(run.record, owner="ann")
         return ref
+
+    def tell(self, name: str, *steps: Step) -> None:
+        """How the steps of a run stand."""
+        with self._changed:
+            self._tell(self._runs[name], "steps", steps=steps)
 
     def measure(self) -> usage.ClusterUsage:
         """Who holds which GPUs."""
@@ -148,48 +148,41 @@ def play(now: float) -> Played:
     engine.at(0.4, 0.5)
     start("fashion", "train.py", gpus=1, workers=8, args=("--epochs", "10"))
     engine.at(0.2, 2.0)
+    start("titanic-2", "wait.py", program=Program(title="notebook", source="titanic.ipynb"))
     for step, script in (("load", "done.py"), ("clean", "done.py"), ("train", "wait.py")):
-        start(f"titanic-2-{step}", script, 2 * (step == "train"), env={PIPELINE: "titanic-2"})
+        own = Parent(run="titanic-2", step=step)
+        start(f"titanic-2-{step}", script, 2 * (step == "train"), parent=own)
+    engine.tell("titanic-2", *_steps(now - 0.2 * _HOUR))
     engine.at(0.05, 1.0)
     start("llama", "train.py", gpus=8, workers=3)
     return engine
 
 
-@contextmanager
-def pipeline(root: Path, now: float) -> Iterator[None]:
-    """A notebook's pipeline, of which a step runs now."""
-    folder = PipelineFolder(root / "titanic-2")
-    folder.path.mkdir()
-    began = now - 0.2 * _HOUR
+def _steps(began: float) -> tuple[Step, ...]:
+    """Those of a notebook, of which one runs now."""
 
-    def ran(name: str, first: float, last: float | None, **more: Any) -> StepRecord:
+    def ran(name: str, first: float, last: float | None, **more: Any) -> Step:
         ended = None if last is None else began + last
-        return StepRecord(run=f"titanic-2-{name}", started=began + first, ended=ended, **more)
+        return _step(name, run=f"memory://titanic-2-{name}", started=began + first, ended=ended, **more)
 
-    steps = {
-        "load": ran("load", 2.0, 31.0, state="succeeded"),
-        "clean": ran("clean", 32.0, 140.0, state="succeeded"),
-        "features": ran("features", 33.0, 33.4, state="cached", reason="from titanic-1"),
-        "train": ran("train", 150.0, None, state="running"),
-        "forest": StepRecord(),
-        "report": StepRecord(),
-    }
-    nodes = (
-        _step("load"),
-        _step("clean", load=("raw",)),
-        _step("features", load=("raw",)),
-        replace(_step("train", clean=("data",), features=("columns",)), size="2 workers, torch, 2 GPUs"),
-        _step("forest", clean=("data",)),
-        _step("report", train=("model", "scores"), forest=("scores",), load=("raw",)),
+    features = ran("features", 33.0, 33.4, state="cached", reason="from titanic-1", gets={"load": ("raw",)})
+    return (
+        ran("load", 2.0, 31.0, state="succeeded"),
+        ran("clean", 32.0, 140.0, state="succeeded", gets={"load": ("raw",)}),
+        replace(features, run=""),
+        ran(
+            "train",
+            150.0,
+            None,
+            state="running",
+            gets={"clean": ("data",), "features": ("columns",)},
+            size="2 workers, torch, 2 GPUs",
+        ),
+        _step("forest", gets={"clean": ("data",)}),
+        _step("report", gets={"train": ("model", "scores"), "forest": ("scores",), "load": ("raw",)}),
     )
-    record = PipelineRecord(
-        name="titanic-2", notebook="titanic.ipynb", created=began, steps=steps, graph=nodes
-    )
-    write_record(folder, record)
-    note_pipeline(folder)
-    with held(folder):
-        yield
 
 
-def _step(name: str, **gets: tuple[str, ...]) -> graph.Node:
-    return graph.Node(name=name, after=tuple(gets), gets=gets)
+def _step(name: str, gets: dict[str, tuple[str, ...]] | None = None, **more: Any) -> Step:
+    gets = gets or {}
+    return Step(name=name, after=tuple(gets), gets=gets, **more)

@@ -1,25 +1,44 @@
-"""From what a user says of a run (nothing, a name, an address) to the run and the engine that has it."""
+"""From what a user says of a run (nothing, a name, NAME/STEP, an address) to the run and the engine that has
+it."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from echelon.engines.base import Engine, RunDamaged, current_user
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.engines.recent import started_from
-from echelon.errors import EchelonError, InvalidJob, UnknownRun, Unreachable
-from echelon.model.run import RunRef, parse_uri
-from echelon.model.step_names import cut_names
+from echelon.errors import EchelonError, InvalidJob, StateTrouble, UnknownRun, Unreachable
+from echelon.model.job import is_name
+from echelon.model.program import Step
+from echelon.model.run import Record, RunRef, parse_uri
+from echelon.model.status import Status
+from echelon.model.step_names import cut_names, run_name
+from echelon.observation.standing import read_standing
 from echelon.preparation.sources import Target, find_surroundings, where_to_look
+from echelon.state_home import state_home
+from echelon.steps import runs_of_steps
 
 Found = tuple[RunRef, Engine]
 T = TypeVar("T")
 Tell = Callable[[str], object]
 _PATIENCE = 6.0  # seconds for a place that is only looked into because the run is not where it was expected
+_OLD = 90 * 86400.0  # seconds for which pipelines of an earlier version are spoken of
+_ADDRESS = f"{LOCAL}://"
+_WITHOUT_RUN = {
+    "waiting": "is waiting: it has no run yet",
+    "recorded": "is being submitted: it has no run yet",
+    "cached": "was taken from an earlier run: cached",
+    "kept": "was kept from an earlier start, and its run is gone",
+    "not-reached": "was not reached: it has no run",
+}
 
 
 class UnknownHere(UnknownRun):
@@ -29,15 +48,19 @@ class UnknownHere(UnknownRun):
 def find(
     uri: str | None, target: Target, tell: Tell = lambda _note: None, *, keep_stdin: bool = False
 ) -> Found:
-    """A run that exists: by its address, by its name, or the newest of this folder.
+    """A run that exists: by its address, by its name, as a step of a run, or the newest of this folder.
 
     A bare name that the default place does not know is looked up in the other one, unless the target names a
-    place. The name of a notebook's step may be the uncut one. `tell` is told what was found where the user
-    has not said it; `keep_stdin` is for a command that starts the run and stays."""
+    place. The name of a notebook's run or step may be the uncut one. `tell` is told what was found where the
+    user has not said it; `keep_stdin` is for a command that starts the run and stays."""
     if uri is None:
         found = _newest(target)
         tell(f"run {found[0].name}, the newest of this folder")
         return found
+    if uri.startswith(_ADDRESS) and "/" in uri.removeprefix(_ADDRESS):
+        uri, target = uri.removeprefix(_ADDRESS), replace(target, on=LOCAL)
+    if "/" in uri and "://" not in uri:
+        return _step(uri, target, tell, keep_stdin=keep_stdin)
     try:
         return _named(uri, target, tell, keep_stdin=keep_stdin)
     except (InvalidJob, UnknownRun) as error:
@@ -49,22 +72,55 @@ def find(
                 unknown = other if isinstance(unknown, InvalidJob) else unknown
         if isinstance(unknown, InvalidJob) and unknown.field == "name":
             unknown.hint = "`echelon ps -a` lists the runs"  # and not a name that a run might have
+        if (folder := earlier_pipelines().get(uri)) is not None:
+            unknown.hint = f"an earlier version of echelon has run it; its results are in {folder}"
         raise unknown from None
+
+
+def step_names(text: str) -> tuple[str, ...]:
+    """The names that the run of NAME/STEP may have; NAME may be the uncut one, and STEP have - for _."""
+    name, _, step = text.partition("/")
+    steps = (step, step.replace("-", "_"))
+    return tuple(dict.fromkeys(run_name(each, one) for each in (name, *cut_names(name)) for one in steps))
+
+
+def earlier_pipelines() -> dict[str, Path]:
+    """The folders of pipelines that an earlier version of echelon has run: those were no runs."""
+    found: dict[str, Path] = {}
+    with suppress(OSError, StateTrouble):
+        for file in sorted((state_home() / "pipelines").glob("*.json")):
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+                folder = Path(json.loads(file.read_bytes())["folder"])
+                fresh = time.time() - file.stat().st_mtime < _OLD
+                if fresh and (folder / "pipeline.json").is_file():
+                    found[file.stem] = folder
+    return found
 
 
 def _named(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
     try:
         return _read(uri, target, keep_stdin=keep_stdin)
     except UnknownRun as error:
-        try:
-            other = None if target.on is not None or "://" in uri else _in_other_place(uri, target)
-        except Unreachable as silent:
-            unasked = f"the cluster could not be asked: {silent.message}"
-            raise UnknownHere(error.message, hint=f"{unasked}; {error.hint}") from None
-        if other is None:
+        if "://" in uri:
             raise
-        tell(f"run {uri} is {other[0]}")
-        return other
+        if (parent := _parent(uri, target)) is not None:
+            return parent
+        if target.on is not None:
+            raise
+        return _elsewhere(uri, [uri], target, error, tell)
+
+
+def _elsewhere(uri: str, names: Sequence[str], target: Target, error: UnknownRun, tell: Tell) -> Found:
+    """The run that has one of the names in the other place. Raises `error` if there is none."""
+    try:
+        other = next(filter(None, (_in_other_place(name, target) for name in names)), None)
+    except Unreachable as silent:
+        unasked = f"the cluster could not be asked: {silent.message}"
+        raise UnknownHere(error.message, hint=f"{unasked}; {error.hint}") from None
+    if other is None:
+        raise error
+    tell(f"run {uri} is {other[0]}")
+    return other
 
 
 def _read(uri: str, target: Target, *, keep_stdin: bool = False) -> Found:
@@ -82,6 +138,80 @@ def _read(uri: str, target: Target, *, keep_stdin: bool = False) -> Found:
     with suppress(RunDamaged):  # it exists, and its handle can say so and remove it
         ref = engine.read(ref).ref
     return ref, engine
+
+
+def _parent(name: str, target: Target) -> Found | None:
+    """The run of this machine that has that name, if it is made of runs in the place that is meant: it is one
+    of that place, too. None if there is none.
+    """
+    looked = where_to_look(target, find_surroundings())
+    engine = choose_engine(LOCAL)
+    with suppress(UnknownRun, InvalidJob, RunDamaged):
+        record = engine.read(parse_uri(name, LOCAL))
+        if looked.on in (None, LOCAL) or _runs_there(record, looked):
+            return (record.ref, engine) if record.job.program is not None else None
+    return None
+
+
+def _runs_there(record: Record, looked: Target) -> bool:
+    """Whether what a run is made of is in that place."""
+    program = record.job.program
+    place = choose_engine(looked.on, context=looked.context, namespace=looked.namespace).traits.place
+    return (
+        program is not None
+        and program.place == place
+        and looked.context in (None, program.context)
+        and looked.namespace in (None, program.namespace)
+    )
+
+
+def _step(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
+    """The run of NAME/STEP: as its parent has it, if that is on this machine, or by its name."""
+    parent_name, _, wanted = uri.partition("/")
+    parents = (_parent(name, target) for name in (parent_name, *cut_names(parent_name)))
+    if (parent := next(filter(None, parents), None)) is not None:
+        return _step_of(*parent, wanted, keep_stdin=keep_stdin)
+    names = tuple(filter(is_name, step_names(uri)))
+    if not names:
+        raise InvalidJob("name", uri, "is not a run's name", hint="`echelon ps -a` lists the runs")
+    unknown = UnknownRun(f"no run {uri!r}")
+    for name in names:
+        try:
+            return _read(name, target, keep_stdin=keep_stdin)
+        except UnknownRun as error:
+            unknown.hint = unknown.hint or error.hint
+    if (folder := earlier_pipelines().get(parent_name)) is not None:
+        unknown.hint = f"an earlier version of echelon has run it; its results are in {folder}"
+    if target.on is not None:
+        raise unknown
+    return _elsewhere(uri, names, target, unknown, tell)
+
+
+def _step_of(ref: RunRef, engine: Engine, wanted: str, *, keep_stdin: bool) -> Found:
+    record, status = read_standing(engine, ref)
+    step = next((each for each in status.steps if each.name in (wanted, wanted.replace("-", "_"))), None)
+    if step is None:
+        raise UnknownRun(f"run {ref.name!r} has no step {wanted!r}", hint=_steps_there_are(status))
+    for at, _ in runs_of_steps(engine, record, [step]).values():
+        with suppress(UnknownRun):
+            return _read(str(at), Target(), keep_stdin=keep_stdin)
+    raise UnknownRun(
+        f"step {step.name} of {ref.name} {_why_no_run(step)}",
+        hint=step.hint or f"`echelon status {ref.name}` shows every step",
+    )
+
+
+def _steps_there_are(status: Status) -> str:
+    names = ", ".join(step.name for step in status.steps)
+    return f"its steps are {names}" if names else f"`echelon status {status.name}` shows how it stands"
+
+
+def _why_no_run(step: Step) -> str:
+    if step.run:
+        return "has no run any more: it was removed"
+    if (told := _WITHOUT_RUN.get(step.state)) is not None:
+        return told
+    return f"has no run: {step.state}" + (f": {step.reason}" if step.reason else "")
 
 
 def _in_other_place(name: str, target: Target) -> Found | None:
@@ -129,14 +259,23 @@ def look_elsewhere(look: Callable[[], T | None]) -> T | None:
 
 
 def _newest(target: Target) -> Found:
-    """The newest run of this folder that is still known; with a target, there."""
+    """The newest run of this folder that is still known; with a target, there. Of a step, its parent."""
     for uri in started_from(Path.cwd()):
         ref = parse_uri(uri, LOCAL)
         wanted = (target.on or ref.engine, target.context or ref.context, target.namespace or ref.namespace)
         if wanted != (ref.engine, ref.context, ref.namespace):
             continue
         with suppress(UnknownRun):
-            return _read(uri, target)
+            found = _read(uri, target)
+            return _parent_of(*found, target) or found
     raise UnknownRun(
         "no run was started from this folder, or none is left", hint="name one; `echelon ps -a` lists them"
     )
+
+
+def _parent_of(ref: RunRef, engine: Engine, target: Target) -> Found | None:
+    """The parent of a step's run, if it is there; `_read` has just read the run."""
+    with suppress(RunDamaged):
+        parent = engine.read(ref).job.parent
+        return None if parent is None else _parent(parent.run, target)
+    return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
 from echelon.engines.base import Engine, RunDamaged, Saving, TakeOver
-from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete
+from echelon.errors import EchelonError, InvalidJob, ResultsIncomplete, UnknownRun
 from echelon.model.argument import check_argument, checked_path
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
@@ -21,7 +21,7 @@ from echelon.model.job import GRACE, Job
 from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.plan import Plan
 from echelon.model.resources import parse_duration
-from echelon.model.run import RunRef, StopSignal
+from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.status import FINAL, Status, fold, with_progress
 from echelon.model.world import rank_count
 from echelon.observation.failure import RunFailed, advice_on, failure_of, no_end
@@ -121,6 +121,7 @@ class Run:
         take_over: bool = False,
         tell: Callable[[str], object] = lambda _trouble: None,
         collect: Callable[[], object] | None = None,
+        watch: Callable[[Event], object] = lambda _: None,
     ) -> Status:
         """Wait for the end and return the status; RunTimedOut if it is later than `timeout` (90, "5m").
 
@@ -130,7 +131,7 @@ class Run:
         and its results are fetched; one that another machine submitted, only with `take_over`. What
         keeps the output from being saved is told once, and whom a take-over waits for. Raises
         ResultsIncomplete if not all results could be fetched. `collect` is called instead of `self.collect`,
-        by a command that shows it.
+        by a command that shows it; `watch` gets each event.
         """
         check_argument("timeout", timeout, str | int | float | None, "give seconds, or a time such as '5m'")
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
@@ -144,6 +145,7 @@ class Run:
                 for event in self._engine.events(self._ref, follow=True, timeout=seconds):
                     if show:
                         tell_waiting(event)
+                    watch(event)
                     if event.kind == "finished":
                         end = event
                         tender.finish(event, collect or self.collect)
@@ -393,7 +395,7 @@ class Run:
         """
         path, to = checked_path("path", path), None if to is None else checked_path("to", to)
         if to is None:
-            self.collect(notice=notice)
+            self._bring_home(notice)
         record = self._engine.read(self._ref)
         target = Path(to) if to is not None else Path(record.results) / Path(path).parent
         return self._engine.fetch(self._ref, path, target, notice, tell)
@@ -415,15 +417,53 @@ class Run:
 
         to = None if to is None else Path(checked_path("to", to))
         if to is None:
-            self.collect(notice=notice)
-        home = Path(self._engine.read(self._ref).results)
+            self._bring_home(notice)
+        record = self._engine.read(self._ref)
+        home = Path(record.results)
         if not self._engine.traits.remote and home.is_dir():
-            return copy_matching(home, pattern, to, notice=notice)
+            private = record.job.program.private if record.job.program is not None else ()
+            return copy_matching(home, pattern, to, leave_out=private, notice=notice)
         with tempfile.TemporaryDirectory(prefix="echelon-") as folder:
             fixed = fixed_part(pattern)
             place = Path(folder, fixed).parent if fixed.parts else Path(folder)
             self._engine.fetch(self._ref, str(fixed), place, notice, tell)
             return copy_matching(Path(folder), pattern, to or home / fixed, notice=notice)
+
+    def _bring_home(self, notice: Callable[[LeftOut], object]) -> None:
+        """Collect the results, and those of the steps: who does that may have been killed before."""
+        self.collect(notice=notice)
+        for step in self.steps().values():
+            with suppress(UnknownRun):  # it was removed
+                step.collect(notice=notice)
+
+    def steps(self) -> dict[str, Run]:
+        """The runs of a notebook's steps, by the names of the steps, for those that have one."""
+        found = self._read_parent()
+        if found is None:
+            return {}
+        from echelon.steps import runs_of_steps
+
+        record, status = found
+        runs = runs_of_steps(self._engine, record, status.steps)
+        return {name: Run(ref, engine) for name, (ref, engine) in runs.items()}
+
+    def left_running(self) -> list[Run]:
+        """The runs of its steps that go on although it is over itself, since its executor was killed."""
+        found = self._read_parent()
+        if found is None:
+            return []
+        from echelon.steps import left_running
+
+        return [Run(ref, engine) for ref, engine in left_running(self._engine, *found)]
+
+    def _read_parent(self) -> tuple[Record, Status] | None:
+        """How it stands, if it is made of runs: those are on this machine."""
+        if self._engine.traits.remote:
+            return None
+        with suppress(RunDamaged):
+            if self._engine.read(self._ref).job.program is not None:
+                return read_standing(self._engine, self._ref)
+        return None
 
     def stop(
         self,
@@ -437,6 +477,9 @@ class Run:
         seconds if nothing else was said), SIGKILL; `now` kills at once. With the signal SIGINT it begins as
         Ctrl-C does, and SIGTERM follows after the same time.
 
+        Of a run that is made of runs no further step starts, and those that run are stopped so; also where
+        it is over itself, and they go on.
+
         Returns when it has ended; without `wait`, at once. What it returns is a note for the user, where the
         ranks cannot be stopped as asked.
         """
@@ -447,11 +490,13 @@ class Run:
         if now and grace is not None:
             raise InvalidJob("grace", grace, "gives time, and now=True none", hint="leave out one of them")
         seconds = None if grace is None else parse_duration("grace", grace)
-        note = self._engine.stop(self._ref, signal="SIGKILL" if now else signal, grace=seconds)
-        if wait:
+        left = self.left_running()
+        notes = [self._engine.stop(self._ref, signal="SIGKILL" if now else signal, grace=seconds)]
+        notes += [run.stop(now=now, signal=signal, grace=grace, wait=False) for run in left]
+        for run in (self, *left) if wait else ():
             with suppress(ResultsIncomplete):  # it has ended; `wait` and `get` tell what is missing
-                self.wait(self.stop_patience(seconds), show=False)
-        return note
+                run.wait(run.stop_patience(seconds), show=False)
+        return "; ".join(filter(None, notes)) or None
 
     def stop_patience(self, grace: float | None = None) -> float:
         """The seconds within which the run ends after a stop, if nothing is wrong."""
@@ -512,8 +557,14 @@ class Run:
         """Forget the run, which must have ended; its name is free again, its results stay. Returns the
         volumes on which there are some, as pvc:NAME/path. `tell` gets a line on what has the run's name and
         was left, since it is not the run's own. Results that were not fetched, and would be lost with it,
-        keep it from being removed, unless `force` is given.
+        keep it from being removed, unless `force` is given. With a run that is made of runs go those of its
+        steps and the volume that was made for it.
         """
+        found = self._read_parent()
+        if found is not None:
+            from echelon.steps import remove
+
+            return remove(self._ref, self._engine, *found, tell, force=force)
         return self._engine.remove(self._ref, tell, force=force)
 
 

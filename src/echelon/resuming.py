@@ -18,15 +18,21 @@ from echelon.state_home import check_state_home
 
 
 def resume(
-    ref: RunRef, engine: Engine, status: Status, *, no_wait: bool = False, stays: bool = False
+    ref: RunRef,
+    engine: Engine,
+    status: Status,
+    *,
+    no_wait: bool = False,
+    stays: bool = False,
+    again: bool = False,
 ) -> None:
     """Start the run again, or leave it queued; `status` is how it stands. Raises StateTrouble if it goes on,
-    has succeeded, or cannot be resumed where it is.
+    has succeeded (unless that is to be done `again`), or cannot be resumed where it is.
 
     A resumption that was cut off is taken up by the next: the run is ended as before, or recorded and not yet
     started."""
     check_state_home()
-    _check(status)
+    _check(status, again=again)
     record = engine.read(ref)
     job = replace(_next_job(record, status), no_wait=no_wait)
     found = find_plan(job, engine)
@@ -41,13 +47,13 @@ def resume(
     note_started(str(ref))
 
 
-def _check(status: Status) -> None:
+def _check(status: Status, *, again: bool) -> None:
     name = status.name
-    if status.state == "succeeded":
-        raise StateTrouble(
-            f"run {name!r} has succeeded: there is nothing to resume",
-            hint="`echelon run --resume --results DIR` trains another run in its results",
-        )
+    if status.state == "succeeded" and not again:
+        hint = "`echelon run --resume --results DIR` trains another run in its results"
+        if status.steps:
+            hint = "`echelon notebook run FILE --from STEP` runs a step again, and those after it"
+        raise StateTrouble(f"run {name!r} has succeeded: there is nothing to resume", hint=hint)
     if status.state == "damaged":
         raise StateTrouble(f"run {name!r} is damaged: {status.reason}", hint="submit it again")
     if status.state not in (*FINAL, "recorded"):

@@ -87,7 +87,8 @@ def submit(
         if no_wait:
             withdraw(run)
             raise no_room(outcome)
-    note_started(str(ref))
+    if job.parent is None:  # the newest run of a folder is the one that its user has started
+        note_started(str(ref))
     if not stays and is_sent(job, prepared.bundle, engine.traits):
         try:
             run.send_code(sending)

@@ -13,15 +13,15 @@ from pathlib import Path
 import click
 import pytest
 from click.shell_completion import BashComplete
+from tests.parents import end, parent
 
 from echelon.cli.commands.run import run as run_command
 from echelon.cli.main import COMMANDS
 from echelon.cli.main import cli as group
 from echelon.errors import InvalidJob
 from echelon.jobfile import schema, settings_from
+from echelon.model.program import Step
 from echelon.model.settings import Settings
-from echelon.notebook.kept.folder import PipelineFolder
-from echelon.notebook.kept.noted import note_pipeline
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -178,11 +178,24 @@ def test_commands_flags_runs_and_files_complete(
     assert "plain,tensorflow" in complete("run", "--framework", "")
     for command_name in ("status", "logs", "wait", "stop", "rm", "get"):
         assert complete(command_name, "") == ["plain,fast", "plain,fm"]
-    note_pipeline(PipelineFolder(Path("runs/fan-1").absolute()))
-    for command_name in ("status", "logs", "wait", "stop", "rm", "get"):
+    run = parent(Step(name="load"), Step(name="log_in"), name="fan-1")
+    for command_name in (
+        "status",
+        "logs",
+        "wait",
+        "stop",
+        "rm",
+        "get",
+        "events",
+        "metrics",
+        "resume",
+        "exec",
+    ):
         assert complete(command_name, "f") == ["plain,fan-1", "plain,fast", "plain,fm"]
-    for command_name in ("events", "metrics", "resume", "exec"):  # of one run each
-        assert complete(command_name, "f") == ["plain,fast", "plain,fm"]
+        assert complete(command_name, "fan-1") == ["plain,fan-1/load", "plain,fan-1/log_in", "plain,fan-1"]
+        assert complete(command_name, "fan-1/loa") == ["plain,fan-1/load"]
+    end(run)
+    run.remove()
     assert complete("rm", "fast", "fm") == ["plain,fm"]
     assert complete("run", "he") == ["file,he"]
     assert complete("run", "--results", "ru") == ["dir,ru"]

@@ -7,17 +7,18 @@ import json
 import os
 import subprocess
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE
 from tests.lab.served import TOKEN, jupyter
 from tests.notebook.books import write_book
+from tests.parents import NOTEBOOK, end, parent
 from tests.ui.chromium import the_chromium
 
-from echelon.notebook.kept.folder import PipelineRecord, StepRecord, make_folder, write_record
-from echelon.notebook.kept.noted import note_pipeline
+from echelon.model.program import Step
+from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, write_record
 
 ROOT = Path(__file__).parents[2]
 BOOK = [
@@ -81,23 +82,22 @@ def test_the_dark_theme_the_keyboard_and_a_cluster_that_does_not_answer(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(KUBECONFIG))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    steps = {
-        "load": StepRecord(state="succeeded", run="book-1-load", submitted=True),
-        "train": StepRecord(
-            state="failed",
-            cell=3,
-            line=1,
-            reason="ValueError: no luck",
-            hint="try again",
-            traceback="Traceback (most recent call last):\n  cell 3, line 1\nValueError: no luck",
-            run="book-1-train",
-        ),
-        "look": StepRecord(state="not-reached", reason="step train failed"),
-    }
-    folder = make_folder(Path.cwd() / "runs", "book", ())
-    record = PipelineRecord(name=folder.name, notebook=str(book.absolute()), created=time.time(), steps=steps)
-    write_record(folder, record)
-    note_pipeline(folder)
+    train = Step(
+        name="train", state="failed", run="local://book-1-train", exit_code=1, cell=3, line=1,
+        reason="ValueError: no luck", hint="try again",
+    )  # fmt: skip
+    steps = (
+        Step(name="load", state="succeeded", run="local://book-1-load"),
+        train,
+        Step(name="look", state="not-reached", reason="step train failed"),
+    )
+    run = parent(*steps, name="book-1", program=replace(NOTEBOOK, source=str(book.absolute())))
+    traceback = "Traceback (most recent call last):\n  cell 3, line 1\nValueError: no luck"
+    record = PipelineRecord(
+        name="book-1", notebook=str(book), created=1.0, steps={"train": StepRecord(traceback=traceback)}
+    )
+    write_record(PipelineFolder(Path("runs", "book-1")), record)
+    end(run, 1)
     told = told_by_visitor("looks", tmp_path, theme="JupyterLab Dark")
     assert told == ["readable", "by keyboard", "refused"]
     assert sorted(each.name for each in Path("runs").glob("[!.]*")) == ["book-1"]  # nothing was begun

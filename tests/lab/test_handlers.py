@@ -124,6 +124,6 @@ def test_a_run_is_stopped_and_outlives_the_server(home: Path, tmp_path: Path) ->
         assert served.ask("run", {"path": "long.ipynb", "start": "wait"})[0] == 422
         wait_until(lambda: served.ask("output", asked)[1] == {"lines": ["begun"]}, "the step to begin")
         assert not served.ask("state", asked)[1]["run"]["over"]
-        assert served.ask("stop", asked) == (200, {"troubles": []})
+        assert served.ask("stop", asked) == (200, {"note": None})
         wait_until(lambda: served.ask("state", asked)[1]["run"]["over"], "the end of the run")
         assert served.ask("state", asked)[1]["run"]["steps"][0]["state"] == "stopped"

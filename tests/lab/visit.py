@@ -134,7 +134,7 @@ def visit(page: Page, shots: Path) -> None:
     with page.context.expect_page() as opened:
         panel.get_by_role("button", name="Open in the dashboard").click()
     expect(opened.value.get_by_role("heading", name="book-1")).to_be_visible()
-    assert opened.value.url.endswith("/#/pipeline/book-1")
+    assert opened.value.url.endswith("/#/run/book-1")
     opened.value.close()
     print("run", flush=True)
 

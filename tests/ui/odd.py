@@ -46,11 +46,11 @@ def fragments(page: Page, address: str, _shots: Path) -> None:
     for kind in ("run", "pipeline"):
         for name in FRAGMENTS:
             page.evaluate("(hash) => { location.hash = hash }", f"#/{kind}/{name}")
-            expect(page.get_by_role("heading", name=f"No such {kind}")).to_be_visible()
+            expect(page.get_by_role("heading", name="No such run")).to_be_visible()
             page.get_by_role("link", name="All runs").click()
             expect(page.get_by_role("heading", name="Runs")).to_be_visible()
         page.evaluate("(hash) => { location.hash = hash }", f"#/{kind}/not-there")
-        expect(page.get_by_role("heading", name=f"No such {kind}")).to_be_visible()
+        expect(page.get_by_role("heading", name="No such run")).to_be_visible()
         page.get_by_role("link", name="All runs").click()
     for hash_ in ("#/nothing", "#/run", "#nonsense", "#token=", "#/cluster/x"):
         page.evaluate("(hash) => { location.hash = hash }", hash_)

@@ -18,7 +18,7 @@ from tests.ui.test_browser import ended, start_dashboard
 _LARGEST = 120_000  # bytes of a picture in the documents
 BOOK = [
     ("imports", "import pathlib, time"),
-    ("step:load", "x = 2"),
+    ("step:load", "x = 2\nprint('loaded')"),
     ("step:train prev:load", "while not pathlib.Path('go.txt').exists():\n    time.sleep(0.05)\ny = x + 1"),
     ("step:report prev:train", "print(y)"),
 ]

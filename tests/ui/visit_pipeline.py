@@ -27,12 +27,15 @@ def visit(page: Page, address: str, shots: Path) -> None:
     page.get_by_role("searchbox", name="Find").fill("")
     listed.get_by_role("link", name="book-1", exact=True).focus()
     page.keyboard.press("Enter")
+    assert page.url.endswith("/#/run/book-1")
+    page.evaluate("location.hash = '#/pipeline/book-1'")  # an address of earlier versions
 
     expect(page.get_by_role("heading", name=re.compile("book-1.*running"))).to_be_visible()
     graph = page.get_by_role("group", name="graph of book-1")
     expect(graph).to_contain_text("✓ succeeded")
     expect(graph).to_contain_text("▶ running")
     expect(graph).to_contain_text("… waiting")
+    expect(page.get_by_role("log")).to_contain_text("[load] loaded")
     page.screenshot(path=shots / "pipeline.png", full_page=True)
     train = graph.get_by_role("link", name=re.compile("train"))
     train.focus()

@@ -18,6 +18,7 @@ from echelon.values import types_of
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
+    from echelon.errors import EchelonError
     from echelon.handle import Run
     from echelon.model.run import RunRef
     from echelon.preparation.sources import Target
@@ -158,41 +159,50 @@ def find_engine(
     return find(name, target_of(options), tell, keep_stdin=keep_stdin)
 
 
+def find_runs(names: Sequence[str], options: Mapping[str, Any]) -> tuple[list[Run], EchelonError | None]:
+    """The runs of those names, and what is wrong with the first that is none: the others are not kept waiting
+    for it.
+    """
+    from echelon.errors import EchelonError
+
+    found: dict[str, Run] = {}
+    trouble: EchelonError | None = None
+    for name in names:
+        try:
+            run = find_run(name, options)
+            found.setdefault(run.uri, run)
+        except EchelonError as error:
+            trouble = trouble or error
+    return list(found.values()), trouble
+
+
 def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of runs, for the shell: those that come within a moment."""
-    return _complete(ctx, incomplete, lambda: ())
-
-
-def complete_runs_and_pipelines(
-    ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """The same for commands that take a notebook's pipeline, too: those that this machine has started."""
-
-    def pipelines() -> list[str]:
-        from echelon.notebook.kept.noted import noted_names
-
-        return sorted(noted_names())
-
-    return _complete(ctx, incomplete, pipelines)
-
-
-def _complete(ctx: click.Context, incomplete: str, more: Callable[[], Sequence[str]]) -> list[CompletionItem]:
+    """Names of runs, for the shell: those that come within a moment. Once a run that is made of others is
+    named, its steps too, as NAME/STEP.
+    """
     import threading
 
     found: list[str] = []
 
     def look() -> None:
         from echelon.api import engine_at
+        from echelon.children import steps_in
         from echelon.errors import EchelonError
 
         with contextlib.suppress(EchelonError, OSError):  # the command itself reports what is wrong
-            found.extend(more())
-            found.extend(engine_at(target_of(ctx.params)).names())
+            name = incomplete.partition("/")[0]
+            found.extend(f"{name}/{step}" for step in steps_in(name))
+            engine = engine_at(target_of(ctx.params))
+            found.extend(engine.names())
+            if engine.traits.remote:
+                from echelon.children import names_of_parents
+
+                found.extend(names_of_parents(engine.traits.place))
 
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
     looking.join(_SUGGESTION)
-    return [CompletionItem(name) for name in list(found) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in dict.fromkeys(found) if name.startswith(incomplete)]
 
 
 def _option(field: dataclasses.Field[Any], hint: Any) -> SettingOption:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from echelon.errors import InvalidJob, Unavailable
 from echelon.model.engine.traits import Traits
-from echelon.model.run import Record, RunRef, opening_status
+from echelon.model.run import Record, RunRef, StopSignal, opening_status
 from echelon.values import frozen
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from echelon.model.engine.sample import Samples
     from echelon.model.engine.usage import ClusterUsage, MachineUsage
     from echelon.model.engine.volume import Volume
+    from echelon.model.event import Event
     from echelon.model.job import Job
     from echelon.model.pods.pod import PodOptions
     from echelon.model.queue import HoldingRun, Place, QueuedRun
@@ -40,6 +41,26 @@ class Shell(Protocol):
 
         Its streams are this process's own. Returns its exit code. Without `rank` it is the first of `worker`,
         without both rank 0."""
+        ...
+
+
+@frozen
+class StopOrder:
+    """A stop that was asked for: with which signal it begins, and how long the ranks of each step have."""
+
+    signal: StopSignal = "SIGTERM"
+    grace: float | None = None  # None is what each was started with
+
+
+class Programs(Protocol):
+    """Runs that are made of runs: what their executors tell, and what they are told."""
+
+    def tell(self, ref: RunRef, event: Event) -> None:
+        """Something has happened in the run."""
+        ...
+
+    def asked(self, ref: RunRef) -> StopOrder | None:
+        """The last stop that was asked for since the run was started."""
         ...
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Delivery,
         Manifests,
         Ports,
+        Programs,
         Queueing,
         Sampling,
         Shell,
@@ -167,6 +168,11 @@ class Engine(Protocol):
     @property
     def queueing(self) -> Queueing | None:
         """A queue that reaches beyond the runs of one namespace."""
+        ...
+
+    @property
+    def programs(self) -> Programs | None:
+        """Runs that are made of runs."""
         ...
 
     @property

@@ -3,8 +3,8 @@
 ::
 
     analysis.py   a notebook as the panel shows it: what each cell is, what does not fit, the graph. Pure
-    state.py      a pipeline run as the panel shows it
-    starting.py   pipeline runs as processes that go on without the server
+    state.py      a notebook's run as the panel shows it
+    starting.py   runs, started by the command
     requests.py   what the panel sends. Pure
     dashboard.py  the dashboard, for the panel's link
     handlers.py   the addresses, below /echelon/ of the Jupyter server

@@ -25,7 +25,7 @@ from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.dashboard import Dashboards
 from echelon.lab.requests import Asked, Compiling, Document, Named, Tagging, within
-from echelon.lab.starting import Starter
+from echelon.lab.starting import start
 from echelon.notebook.analysis.cells import read_notebook
 from echelon.notebook.analysis.pipeline import read_pipeline
 from echelon.notebook.analysis.tagging import followed, retagged
@@ -41,11 +41,9 @@ class _Handler(APIHandler):
 
     auth_resource = "kernels"  # a user who may not run code here may not run a notebook either
 
-    def initialize(
-        self, answer: Callable[[_Handler, bytes], object], starter: Starter, dashboards: Dashboards
-    ) -> None:
+    def initialize(self, answer: Callable[[_Handler, bytes], object], dashboards: Dashboards) -> None:
         """Take what the route was made with."""
-        self.answer, self.starter, self.dashboards = answer, starter, dashboards
+        self.answer, self.dashboards = answer, dashboards
 
     @authenticated
     @authorized
@@ -97,7 +95,7 @@ def _run(handler: _Handler, body: bytes) -> object:
     asked = decode(body, Asked)
     notebook = handler.notebook(asked.path)
     python = None if asked.in_cluster else handler.python_of(notebook)
-    return {"name": handler.starter.start(notebook, asked, python)}
+    return {"name": start(notebook, asked, python)}
 
 
 def _state(handler: _Handler, body: bytes) -> object:
@@ -115,7 +113,7 @@ def _output(handler: _Handler, body: bytes) -> object:
 
 def _stop(handler: _Handler, body: bytes) -> object:
     asked = decode(body, Named)
-    return {"troubles": state.stop(state.run_of(handler.notebook(asked.path), asked.name or ""))}
+    return {"note": state.stop(state.run_of(handler.notebook(asked.path), asked.name or ""))}
 
 
 def _compile(handler: _Handler, body: bytes) -> object:
@@ -130,7 +128,7 @@ def _compile(handler: _Handler, body: bytes) -> object:
 def _dashboard(handler: _Handler, body: bytes) -> object:
     asked = decode(body, Named)
     found = state.run_of(handler.notebook(asked.path), asked.name or "")
-    return {"address": handler.dashboards.address(state.place_of(found.record))}
+    return {"address": handler.dashboards.address(state.place_of(found))}
 
 
 _ANSWERS = {
@@ -147,10 +145,10 @@ _ANSWERS = {
 
 def add_handlers(server: Any) -> None:
     """Give a Jupyter server the addresses."""
-    shared = {"starter": Starter(), "dashboards": Dashboards()}
+    dashboards = Dashboards()
     base = server.web_app.settings["base_url"]
     routes = [
-        (url_path_join(base, "echelon", name), _Handler, {"answer": answer, **shared})
+        (url_path_join(base, "echelon", name), _Handler, {"answer": answer, "dashboards": dashboards})
         for name, answer in _ANSWERS.items()
     ]
     server.web_app.add_handlers(".*$", routes)

@@ -1,5 +1,5 @@
-"""A pipeline run as the panel shows it: how its steps stand, what they print, and its end. A run that was
-started at a terminal is shown as well."""
+"""A notebook's run as the panel shows it: how its steps stand, where one failed, and what they print. A run
+that was started at a terminal is shown as well."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from echelon.engines.base import Engine
+from echelon.children import parents_of
+from echelon.engines.base import RunDamaged
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.errors import EchelonError, UnknownRun
 from echelon.handle import Run
-from echelon.model.run import parse_uri
-from echelon.model.status import FINAL, RunSummary
+from echelon.model.job import is_name
+from echelon.model.program import Program, Step
+from echelon.model.run import Record, RunRef
+from echelon.model.status import FINAL
 from echelon.model.surroundings import Surroundings
 from echelon.notebook.analysis.cells import read_notebook
-from echelon.notebook.kept.folder import PipelineRecord, StepRecord, order_stop
-from echelon.notebook.kept.noted import Noted, noted, noted_pipelines
-from echelon.notebook.removing import steps_of
-from echelon.notebook.standing import StepStanding, standing_of
+from echelon.notebook.kept.folder import PipelineFolder, StepRecord, read_record
 from echelon.preparation.sources import Target, where_to_look
 from echelon.values import frozen
 
@@ -46,7 +46,7 @@ class StepState:
 
 @frozen
 class RunState:
-    """How a pipeline run stands."""
+    """How a notebook's run stands."""
 
     name: str
     state: str
@@ -58,119 +58,112 @@ class RunState:
     metrics: Mapping[str, Any]
 
 
-def newest_run(notebook: Path) -> Noted | None:
-    """The newest pipeline run of a notebook that this machine has started."""
-    own = [found for found in noted_pipelines() if _is_of(found, notebook)]
-    return max(own, key=lambda found: found.record.created, default=None)
+def newest_run(notebook: Path) -> Record | None:
+    """The newest run of a notebook that this machine has started."""
+    names = dict.fromkeys((str(notebook), str(notebook.resolve())))  # Jupyter's, and perhaps a terminal's
+    own = [record for name in names for record in parents_of(name)]
+    return max(own, key=lambda record: record.created, default=None)
 
 
-def run_of(notebook: Path, name: str) -> Noted:
-    """A pipeline run of this notebook; raises UnknownRun if there is none of that name."""
-    found = noted(name)
-    if found is None or not _is_of(found, notebook):
-        raise UnknownRun(f"{notebook.name} has no pipeline run {name!r}", hint="run it")
-    return found
+def run_of(notebook: Path, name: str) -> Record:
+    """A run of this notebook; raises UnknownRun if there is none of that name."""
+    with suppress(UnknownRun, RunDamaged):
+        record = choose_engine(LOCAL).read(RunRef(engine=LOCAL, name=name)) if is_name(name) else None
+        program = record.job.program if record is not None else None
+        if (
+            record is not None
+            and program is not None
+            and Path(program.source).resolve() == notebook.resolve()
+        ):
+            return record
+    raise UnknownRun(f"{notebook.name} has no run {name!r}", hint="run it")
 
 
-def state_of(found: Noted) -> RunState:
-    """How a pipeline run stands now."""
-    found = noted(found.record.name) or found  # its end may have come between two looks
-    ids = () if found.held else _cell_ids(found)
-    standing = standing_of(found.record.name, found.record, _rows(found), held=found.held)
+def program_of(record: Record) -> Program:
+    """What a run of a notebook is made of."""
+    assert record.job.program is not None
+    return record.job.program
+
+
+def state_of(record: Record) -> RunState:
+    """How a run stands now."""
+    status = _run(record).status(progress=False)
+    over = status.state in FINAL
+    kept = _kept(record)
+    ids = _cell_ids(record) if over and any(step.cell for step in status.steps) else ()
     return RunState(
-        name=found.record.name,
-        state=standing.state,
-        reason=standing.reason,
-        over=standing.state != "running",  # a step may outlive the command that ran it
-        in_cluster=bool(found.record.on),
-        results=_near(found.folder.path, Path(found.record.notebook).parent),
-        steps=tuple(_step(step, found.record.steps[step.name], ids) for step in standing.steps),
-        metrics={key: value for step in found.record.steps.values() for key, value in step.metrics.items()},
+        name=status.name,
+        state=status.state,
+        reason=status.reason or "",
+        over=over,
+        in_cluster=bool(program_of(record).place),
+        results=_near(Path(record.results), Path(program_of(record).source).parent),
+        steps=tuple(_step(step, kept.get(step.name, StepRecord()), ids) for step in status.steps),
+        metrics={key: value for step in kept.values() for key, value in step.metrics.items()},
     )
 
 
-def last_lines(found: Noted, step: str) -> list[str]:
+def last_lines(record: Record, step: str) -> list[str]:
     """The last lines that a step has written; those of other ranks than 0 begin with the rank."""
-    known = found.record.steps.get(step)
-    if known is None or not known.run:
-        raise UnknownRun(f"step {step!r} of {found.record.name} has not run", hint="run it")
-    engine = _engine_of(found.record)
-    run = Run(parse_uri(known.run, CLUSTER if found.record.on else LOCAL), engine)
+    run = _run(record).steps().get(step)
+    if run is None:
+        raise UnknownRun(f"step {step!r} of {record.ref.name} has not run", hint="run it")
     return [f"[{line.rank}] {line.text}" if line.rank else line.text for line in run.logs(tail=_LINES)]
 
 
-def stop(found: Noted) -> list[str]:
-    """Stop the steps that run; the command that runs them leaves the others out. Returns what went wrong."""
-    order_stop(found.folder)  # before the look at what runs: no step starts after it
-    troubles = []
-    engine = _engine_of(found.record)
-    for row in steps_of(engine, found.record.name):
-        if row.state in FINAL:
-            continue
-        try:
-            Run(parse_uri(row.uri, LOCAL), engine).stop(wait=False)
-        except EchelonError as error:
-            troubles.append(f"run {row.name} cannot be stopped: {error}")
-    return troubles
+def stop(record: Record) -> str | None:
+    """Stop a run, and the steps of it that run; what is returned is a note for the user."""
+    return _run(record).stop(wait=False)
 
 
-def place_of(record: PipelineRecord) -> Target:
+def place_of(record: Record) -> Target:
     """Where its steps run: the cluster's context and namespace of then, whatever kubectl is turned to now.
-    Where none is recorded (in a pod, by an older version), it is what holds in the notebook's folder.
+    Where none is recorded (in a pod) it is what holds in the notebook's folder.
     """
-    here = Surroundings(folder=Path(record.notebook).parent, environment=dict(os.environ))
-    on = CLUSTER if record.on else LOCAL
+    program = program_of(record)
+    here = Surroundings(folder=Path(program.source).parent, environment=dict(os.environ))
+    on = CLUSTER if program.place else LOCAL
     return where_to_look(
-        Target(on=on, context=record.context or None, namespace=record.namespace or None), here
+        Target(on=on, context=program.context or None, namespace=program.namespace or None), here
     )
 
 
-def _engine_of(record: PipelineRecord) -> Engine:
-    place = place_of(record)
-    return choose_engine(place.on, context=place.context, namespace=place.namespace)
+def _run(record: Record) -> Run:
+    return Run(record.ref, choose_engine(LOCAL))
 
 
 def _near(path: Path, folder: Path) -> str:
     return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
-def _is_of(found: Noted, notebook: Path) -> bool:
-    return Path(found.record.notebook).resolve() == notebook.resolve()
-
-
-def _cell_ids(found: Noted) -> Sequence[str]:
-    """The ids of the cells that ran, by the executed notebook: in the editor they may have moved since."""
-    if not any(step.cell for step in found.record.steps.values()):
-        return ()
+def _kept(record: Record) -> Mapping[str, StepRecord]:
+    """What the executor has written down of the steps beside their states."""
     try:
-        return [
-            str(cell.get("id", ""))
-            for cell in read_notebook(found.folder.path / "notebook.ipynb").document["cells"]
-        ]
+        return read_record(PipelineFolder(Path(record.results))).steps
+    except EchelonError:
+        return {}
+
+
+def _cell_ids(record: Record) -> Sequence[str]:
+    """The ids of the cells that ran, by the executed notebook: in the editor they may have moved since."""
+    try:
+        document = read_notebook(Path(record.results, "notebook.ipynb")).document
+        return [str(cell.get("id", "")) for cell in document["cells"]]
     except EchelonError:
         return ()
 
 
-def _rows(found: Noted) -> Sequence[RunSummary]:
-    """The runs of its steps, where its record cannot tell: the command that ran them was killed."""
-    if found.held or all(step.state != "running" for step in found.record.steps.values()):
-        return ()
-    with suppress(EchelonError, OSError):
-        return steps_of(_engine_of(found.record), found.record.name)
-    return ()
-
-
-def _step(standing: StepStanding, step: StepRecord, ids: Sequence[str]) -> StepState:
+def _step(step: Step, kept: StepRecord, ids: Sequence[str]) -> StepState:
     return StepState(
-        name=standing.name,
-        state=standing.state,
-        started=standing.started,
-        ended=standing.ended,
+        name=step.name,
+        state=step.state,
+        started=step.started,
+        ended=step.ended,
         cell=step.cell,
         line=step.line,
         cell_id=ids[step.cell - 1] if step.cell is not None and step.cell <= len(ids) else "",
-        reason=standing.reason,
+        reason=step.reason,
         hint=step.hint,
-        traceback=step.traceback,
-        has_output=bool(step.run) and step.state != "cached",
+        traceback=kept.traceback if step.state == "failed" else "",
+        has_output=bool(step.run),
     )

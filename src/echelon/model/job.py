@@ -22,7 +22,6 @@ NAME_LENGTH = 40
 QUEUE_TIMEOUT = 7 * 86400.0
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL, where a job says nothing else
 FUNCTIONS = ".echelon"  # the folder among shipped code that holds a function's script
-PARENT, STEP = "ECHELON_PARENT", "ECHELON_STEP"  # what the ranks of a run that is a part of another one know
 _MOST_PRIORITY = 1000
 _MOST_WORKERS, _MOST_PROCS = 10_000, 1_000  # more is a slip of the hand, and would take the machine down
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")

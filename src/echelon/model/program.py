@@ -59,6 +59,7 @@ class Parent:
 
     run: str
     step: str
+    key: str = ""  # a digest of what it was started for: its parent goes on with it if that is the same
 
 
 @frozen
@@ -73,3 +74,4 @@ class Program:
     volume: str = ""  # a volume that was made for it, which goes with it, and its uid
     volume_uid: str = ""
     private: tuple[str, ...] = ()  # entries of its results folder that are no results
+    wind_up: float = 60.0  # seconds that its executor has, beyond the grace of its steps, to end

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any, Literal
 
+from echelon.agent.gang.verdict import LOST_EXIT_CODE
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.output.progress import Progress, at_end, words
@@ -343,7 +344,7 @@ def _finish_steps(status: _Draft, event: Event) -> None:
         status.root_cause = None
         status.reason = f"step {worst.name}{f': {worst.reason}' if worst.reason else ''}"
     elif event.cause is not None and event.cause.signal is not None:
-        status.state, status.root_cause = "lost", None
+        status.state, status.root_cause, status.exit_code = "lost", None, LOST_EXIT_CODE
         status.reason = f"its executor was killed by {event.cause.signal}; `echelon resume` takes it up"
 
 

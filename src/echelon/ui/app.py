@@ -22,9 +22,8 @@ from starlette.websockets import WebSocket
 from echelon.engines.decoding import decode
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, UnknownRun, Unreachable
 from echelon.handle import Run
-from echelon.notebook.standing import drawing_of
+from echelon.notebook.picture.stepped import drawing_of
 from echelon.ui import live
-from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import Reading, error_data
 from echelon.ui.results import list_results, open_result
 from echelon.ui.safety import SESSION, Guard, Keys
@@ -61,11 +60,11 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         await live.serve(websocket, reading)
 
     def results(request: Request) -> Response:
-        return _data(list_results(reading.results_folder(_name(request))))
+        return _data(list_results(reading.results_of(_name(request))))
 
     def result(request: Request) -> Response:
         path = request.path_params["path"]
-        file, size = open_result(reading.results_folder(_name(request)), path)
+        file, size = open_result(reading.results_of(_name(request)), path)
         name = quote(path.rpartition("/")[2], safe="")
         return StreamingResponse(
             _chunks(file, size),
@@ -78,7 +77,10 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         )
 
     def drawing(request: Request) -> Response:
-        return Response(drawing_of(reading.pipeline(_name(request))), media_type="image/svg+xml")
+        steps, links = reading.drawn(_name(request))
+        if not steps:
+            raise HTTPException(404)
+        return Response(drawing_of(steps, links), media_type="image/svg+xml")
 
     def logs(request: Request) -> Response:
         wanted = Wanted(_number(request, "rank"), _search(request))
@@ -104,8 +106,6 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
     read: dict[str, Callable[[Request], object]] = {
         "/api/about": lambda _request: reading.about(),
         "/api/runs": lambda _request: reading.runs(),
-        "/api/pipelines": lambda _request: reading.pipelines.get()[0],
-        "/api/pipelines/{name}": lambda request: pipeline_data(reading.pipeline(_name(request))),
         "/api/cluster": lambda _request: reading.cluster(),
         "/api/runs/{name}": lambda request: reading.run(_name(request)),
         "/api/runs/{name}/events": lambda request: reading.events(_name(request)),
@@ -119,7 +119,7 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         Route("/favicon.ico", lambda _request: Response(status_code=204)),
         Route(SESSION, session, methods=["POST"]),
         *(Route(path, _reads(what)) for path, what in read.items()),
-        Route("/api/pipelines/{name}/graph", drawing),
+        Route("/api/runs/{name}/graph", drawing),
         Route("/api/runs/{name}/logs", logs),
         Route("/api/runs/{name}/results", results),
         Route("/api/runs/{name}/results/{path:path}", result),

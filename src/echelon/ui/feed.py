@@ -142,6 +142,8 @@ class Feed:
 
     def _take_output(self, piece: LogLine | LogBlock) -> None:
         self.lines.append(piece)
+        if (piece if isinstance(piece, LogLine) else piece.first).part:  # the page of the step tells
+            return
         with self._reading:
             self._reader.read(piece)
 

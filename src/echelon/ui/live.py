@@ -12,17 +12,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from echelon.engines.decoding import decode
 from echelon.errors import EchelonError, InvalidJob, UnknownRun
-from echelon.model.status import FINAL, RunSummary
+from echelon.model.status import FINAL, RunSummary, Status
 from echelon.ui.charts import USUAL, Charts, drawn, read_charts
 from echelon.ui.feed import Feed
-from echelon.ui.pipelines import pipeline_data
 from echelon.ui.reading import Reading, error_data, progress_data
 from echelon.ui.selection import PAGE, Selection
 from echelon.ui.spool import Wanted
 
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
-_PIPELINE = 1.0  # the same for the steps of a pipeline
 _BEAT = 5.0  # seconds after which a page is told again that the server is there (server.js)
 _STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
 
@@ -52,37 +50,15 @@ class RunsView(View):
     """The list of runs."""
 
     def __init__(self, reading: Reading) -> None:
-        self._reading, self._seen = reading, (-1, -1)
+        self._reading, self._seen = reading, -1
 
     def news(self) -> News:
         """The whole list, when any of it has changed."""
-        pipelines, theirs = self._reading.pipelines.get()
         _, version = self._reading.rows.get()
-        if (version, theirs) == self._seen:
+        if version == self._seen:
             return []
-        self._seen = (version, theirs)
-        return [{"kind": "runs", "runs": self._reading.runs(), "pipelines": pipelines}]
-
-
-class PipelineView(View):
-    """A notebook's pipeline run: its graph, and how each step stands."""
-
-    def __init__(self, reading: Reading, name: str) -> None:
-        self._reading, self._name = reading, name
-        self._looked, self._told = 0.0, b""
-
-    def news(self) -> News:
-        """All of it, when it has changed."""
-        now = time.monotonic()
-        if self._told and now - self._looked < _PIPELINE:
-            return []
-        self._looked = now
-        found = pipeline_data(self._reading.pipeline(self._name))
-        said = msgspec.json.encode({key: value for key, value in found.items() if key != "now"})
-        if said == self._told:
-            return []
-        self._told = said
-        return [{"kind": "pipeline", "pipeline": found}]
+        self._seen = version
+        return [{"kind": "runs", "runs": self._reading.nested()}]
 
 
 class PlaceView(View):
@@ -144,7 +120,12 @@ class RunView(View):
             with self._feed.answering():
                 return self._lines(self._feed)
         self._looked = time.monotonic()
-        row = self._reading.row(self._name)
+        try:
+            row = self._reading.row(self._name)
+        except UnknownRun:
+            if (status := self._reading.gathered(self._name)) is None:
+                raise
+            return self._elsewhere(status)
         feed = self._reading.feeds.of(row, lambda: self._reading.attach(row))
         if feed is not self._feed:
             self._feed, self._selection, self._stands, self._values = feed, None, None, ()
@@ -157,12 +138,22 @@ class RunView(View):
         ]
 
     def _how_it_stands(self, row: RunSummary, feed: Feed) -> News:
-        stands = (feed.events_seen, row.state, row.reason, feed.trouble, feed.complete)
+        stands = (feed.events_seen, row.state, row.reason, feed.trouble, feed.complete, self._steps(row))
         if stands == self._stands or not feed.begun:
             return []
         self._stands = stands
         feed.forget_status()  # it may be from before what has happened
         return [{"kind": "run", "run": self._reading.run_of(feed, row)}]
+
+    def _steps(self, row: RunSummary) -> object:
+        """What the list has of its steps: a run that is listed can be led to."""
+        return None if row.steps is None else self._reading.rows.get()[1]
+
+    def _elsewhere(self, status: Status) -> News:
+        if status == self._stands:
+            return []
+        self._feed, self._stands = None, status
+        return [{"kind": "run", "run": self._reading.run_elsewhere(status)}]
 
     def _progress(self, row: RunSummary, feed: Feed) -> News:
         come = progress_data(feed.progress(), over=row.state in FINAL)
@@ -216,9 +207,7 @@ def view_of(reading: Reading, page: str, name: str) -> View:
         return PlaceView(reading)
     if page == "run":
         return RunView(reading, name)
-    if page == "pipeline":
-        return PipelineView(reading, name)
-    raise InvalidJob("page", page, "is none", hint="runs, run, pipeline or cluster")
+    raise InvalidJob("page", page, "is none", hint="runs, run or cluster")
 
 
 async def serve(socket: WebSocket, reading: Reading) -> None:

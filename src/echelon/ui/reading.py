@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,22 @@ from typing import Any
 import msgspec
 
 from echelon import __version__
+from echelon.children import gathered, listed, nested
 from echelon.engines.base import Engine, RunDamaged, unknown_run
+from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError
 from echelon.handle import Run
 from echelon.jobfile.of_job import job_file_of
 from echelon.metrics.curves import MOST_CHARTS
 from echelon.model.engine.traits import Where
 from echelon.model.output.progress import Progress, at_end, words
+from echelon.model.program import Step
 from echelon.model.run import parse_uri
-from echelon.model.status import RunSummary
-from echelon.notebook.standing import PipelineStanding
+from echelon.model.status import RunSummary, Status
 from echelon.queueing.looking import look, standing
 from echelon.ui.feed import Feed, Feeds
-from echelon.ui.pipelines import Pipelines
 from echelon.ui.polled import Polled
+from echelon.ui.results import Results
 from echelon.ui.spool import Wanted
 
 _HERE, _ELSEWHERE = 1.0, 2.0  # seconds between two looks at this machine, and at a cluster
@@ -37,11 +40,7 @@ class Reading:
         self._engine = engine
         self.read_only = read_only
         every = _ELSEWHERE if engine.traits.remote else _HERE
-        self.rows: Polled[list[RunSummary]] = Polled(lambda: list(engine.runs()), every)
-        self._pipelines = Pipelines(engine)
-        self.pipelines: Polled[list[dict[str, Any]]] = Polled(
-            lambda: self._pipelines.listed(self.rows.get()[0]), 2 * every
-        )
+        self.rows: Polled[list[RunSummary]] = Polled(lambda: listed(engine), every)
         self.place: Polled[dict[str, Any]] = Polled(self._look_at_place, 2 * every)
         self.feeds = Feeds()
 
@@ -59,9 +58,12 @@ class Reading:
         found = self.rows.get()[0]
         return [msgspec.to_builtins(row) for row in found]
 
-    def pipeline(self, name: str) -> PipelineStanding:
-        """A notebook's pipeline run. Raises UnknownRun."""
-        return self._pipelines.one(self.rows.get()[0], name)
+    def nested(self) -> list[dict[str, Any]]:
+        """The same for the list: runs that are steps are below the run that they are a part of."""
+        return [
+            {**msgspec.to_builtins(row), "below": [msgspec.to_builtins(step) for step in below]}
+            for row, below in nested(self.rows.get()[0])
+        ]
 
     def row(self, name: str) -> RunSummary:
         """The run of that name: only one that is listed can be named. Raises UnknownRun."""
@@ -76,7 +78,32 @@ class Reading:
 
     def attach(self, row: RunSummary) -> Run:
         """The handle on a run."""
-        return Run(parse_uri(row.uri, ""), self._engine)
+        return Run(parse_uri(row.uri, ""), self._engine_of(row))
+
+    def _engine_of(self, row: RunSummary) -> Engine:
+        """The place's own, or, of a run here whose steps are in a cluster, this machine's."""
+        return choose_engine(LOCAL) if row.steps is not None and self._engine.traits.remote else self._engine
+
+    def gathered(self, name: str) -> Status | None:
+        """How a run stands that another machine has started, as far as its steps tell; None if there are no
+        steps of such a run.
+        """
+        rows = self.rows.get()[0]
+        if any(row.name == name for row in rows):
+            return None
+        return next((gathered(row, steps) for row, steps in nested(rows) if row.name == name), None)
+
+    def links(self, name: str, steps: Sequence[Step]) -> Mapping[str, str]:
+        """By step, the names of those runs of a run's steps that have a page here: they may be elsewhere."""
+        there = {each.name for row, below in nested(self.rows.get()[0]) if row.name == name for each in below}
+        runs = {step.name: parse_uri(step.run, "").name for step in steps if step.run}
+        return {step: run for step, run in runs.items() if run in there}
+
+    def drawn(self, name: str) -> tuple[Sequence[Step], Mapping[str, str]]:
+        """The steps of a run and where they lead to. Raises UnknownRun."""
+        status = self.gathered(name)
+        steps = (self.feed(name).status() if status is None else status).steps
+        return steps, self.links(name, steps)
 
     def feed(self, name: str) -> Feed:
         """A run's feed."""
@@ -85,18 +112,33 @@ class Reading:
 
     def run(self, name: str) -> dict[str, Any]:
         """All of a run but its lines, metrics and results."""
+        if (status := self.gathered(name)) is not None:
+            return self.run_elsewhere(status)
         feed = self.feed(name)
         feed.catch_up()
         return self.run_of(feed, self.row(name))
 
+    def run_elsewhere(self, status: Status) -> dict[str, Any]:
+        """The same of a run that another machine has started."""
+        return {
+            "parent": None,
+            "status": msgspec.to_builtins(status),
+            "links": self.links(status.name, status.steps),
+            "phases": [],
+            "now": time.time(),
+            "job": "",
+        }
+
     def run_of(self, feed: Feed, row: RunSummary) -> dict[str, Any]:
         """The same of a feed as far as it has come."""
+        status = feed.status()
         found: dict[str, Any] = {
-            "pipeline": row.pipeline,
-            "status": msgspec.to_builtins(feed.status()),
+            "parent": row.parent,
+            "status": msgspec.to_builtins(status),
+            "links": None if row.steps is None else self.links(row.name, status.steps),
             "phases": [msgspec.to_builtins(phase) for phase in list(feed.timeline.phases)],
             "now": time.time(),
-            "job": _job_of(feed),
+            "job": "" if row.steps is not None else _job_of(feed),  # it would start no steps
         }
         if feed.trouble is not None:
             found["trouble"] = error_data(feed.trouble)
@@ -134,13 +176,16 @@ class Reading:
         feed.catch_up()
         return feed.charts(rank, search, MOST_CHARTS if most is None else most)
 
-    def results_folder(self, name: str) -> Path | None:
-        """Where a run's results are on this machine, if they belong here."""
+    def results_of(self, name: str) -> Results:
+        """A run's results on this machine, if they belong here."""
+        row = self.row(name)
         try:
-            results = self._engine.read(parse_uri(self.row(name).uri, "")).results
+            record = self._engine_of(row).read(parse_uri(row.uri, ""))
         except RunDamaged:
-            return None
-        return Path(results) if results and Path(results).is_absolute() else None
+            return Results(None)
+        folder = Path(record.results)
+        program = record.job.program
+        return Results(folder if folder.is_absolute() else None, () if program is None else program.private)
 
     def cluster(self) -> dict[str, Any]:
         """Devices and nodes, who holds what, and the queue."""

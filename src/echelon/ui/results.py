@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
-from typing import Any, BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
 
 from echelon.agent.files.tree import MARKER
 from echelon.engines.results import check_inside
@@ -15,15 +15,24 @@ from echelon.errors import InvalidJob, from_os_error
 _MOST_FILES = 2000
 
 
-def list_results(folder: Path | None) -> dict[str, Any]:
+class Results(NamedTuple):
+    """A results folder, None if there is none here; the `private` entries in it are no results."""
+
+    folder: Path | None
+    private: tuple[str, ...] = ()
+
+
+def list_results(results: Results) -> dict[str, Any]:
     """The files of a results folder, by path; `more` says that there are others."""
+    folder, private = results
     if folder is None or not folder.is_dir():
         return {"folder": None if folder is None else str(folder), "here": False, "files": [], "more": False}
     files: list[dict[str, Any]] = []
     more = False
     for below, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
+        left_out = private if below == str(folder) else ()
+        folders[:] = sorted(set(folders).difference(left_out))
+        for name in sorted(set(names).difference(left_out)):
             path = Path(below, name)
             try:
                 found = path.lstat()
@@ -41,9 +50,11 @@ def list_results(folder: Path | None) -> dict[str, Any]:
     return {"folder": str(folder), "here": True, "files": files, "more": more}
 
 
-def open_result(folder: Path | None, path: str) -> tuple[BinaryIO, int]:
+def open_result(results: Results, path: str) -> tuple[BinaryIO, int]:
     """One file, open, and its size; InvalidJob for what is no plain file below the folder."""
-    if folder is None or not path or "\0" in path:
+    folder, private = results
+    first = PurePosixPath(os.path.normpath(path)).parts[:1]
+    if folder is None or not path or "\0" in path or (first and first[0] in private):
         raise InvalidJob("path", path, "is not among the results", hint="choose one that is listed")
     source = check_inside(folder, path)
     try:

@@ -23,7 +23,7 @@ _PENDING = 1 << 18  # bytes that are written at a time
 _SPAN = 1 << 20  # bytes that are read at a time, or one line
 _NUMBERS = b"0123456789.+-"
 _LONGEST_OUTLINE = 8192  # bytes; a block whose lines differ more than that is read
-Who = tuple[int | None, int, str]  # rank, worker, stream
+Who = tuple[int | None, int, str, str]  # rank, worker, stream, step
 
 
 class Row(NamedTuple):
@@ -35,6 +35,7 @@ class Row(NamedTuple):
     worker: int
     stream: str
     text: str
+    part: str  # the step that has written it, of a run that is made of runs
 
 
 class Wanted(NamedTuple):
@@ -123,7 +124,7 @@ class Spool:
             first, many = self.count, len(raw)
             self._pending += b"".join(raw)
             self._ends.extend(islice(accumulate(map(len, raw), initial=self._ends[-1]), 1, None))
-            who = (like.rank, like.worker, like.stream)
+            who = (like.rank, like.worker, like.stream, like.part)
             if who not in self._known:
                 self._known[who] = len(self._whos)
                 self._whos.append(who)
@@ -167,7 +168,8 @@ class Spool:
             raw = self._bytes(first, numbers[stop - 1] + 1)
             for number in numbers[at:stop]:
                 text = raw[ends[number] - ends[first] : ends[number + 1] - ends[first] - 1].decode()
-                found.append(Row(number, self._at[number], *self._whos[self._who[number]], text))
+                rank, worker, stream, part = self._whos[self._who[number]]
+                found.append(Row(number, self._at[number], rank, worker, stream, text, part))
             at = stop
         return found
 

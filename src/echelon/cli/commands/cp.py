@@ -12,6 +12,7 @@ import click
 
 from echelon.cli.options import find_run, target_of, target_options
 from echelon.cli.printing.say import say
+from echelon.model.job import is_name
 from echelon.values import frozen
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def cp(source: str, destination: str, image: str | None, **target: str | None) -
       echelon cp data/. pvc:data/fashion-mnist   what is in data, always
       echelon cp pvc:results/run-7/ckpt .
       echelon cp RUN:logs logs/
+      echelon cp RUN/STEP:logs logs/
     """
     ends = parse_place(source), parse_place(destination)
     kinds = tuple(end.kind for end in ends)
@@ -74,12 +76,18 @@ def parse_place(text: str) -> Place:
         path = on.path + "/" * text.endswith("/")
         return Place(kind="volume", text=text, name=on.claim, path=path, content=inside or not on.path)
     name, colon, path = text.partition(":")
-    if colon and name and "/" not in name and not name.startswith(".") and not Path(text).exists():
+    if colon and name and not _is_path(name) and not name.startswith(".") and not Path(text).exists():
         path = path.removesuffix("/.").rstrip("/") or "."
         return Place(kind="run", text=text, name=name, path=path, content=inside or path == ".")
     if not text:
         raise click.UsageError("an empty path names nothing")
     return Place(kind="local", text=text, content=inside or text in (".", ".."))
+
+
+def _is_path(name: str) -> bool:
+    """Whether what stands before a colon is of a path here, and no run, or step of a run (NAME/STEP)."""
+    run, slash, step = name.partition("/")
+    return bool(slash) and (not is_name(run) or not step or "/" in step or Path(run).exists())
 
 
 def _with_volume(

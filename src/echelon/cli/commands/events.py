@@ -97,6 +97,8 @@ def _line(event: Event) -> str:
         event.outcome or event.signal or (None if event.exit_code is None else f"exit code {event.exit_code}")
     )
     about += [ended] if ended else []
+    about += [f"{step.name} {step.state}" for step in event.steps or ()]
     reason = event.reason or (event.cause.summary if event.cause is not None else "")
+    reason = reason or "; ".join(step.reason for step in event.steps or () if step.reason)
     text = ": ".join(filter(None, (", ".join(about), one_line(reason))))
     return f"{clock}  {event.kind:<14}  {text}".rstrip()

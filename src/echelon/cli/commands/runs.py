@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from echelon.cli.attaching import attach_all, find_run_or_steps
-from echelon.cli.options import complete_runs_and_pipelines, find_run, target_of, target_options
+from echelon.cli.options import complete_runs, find_run, find_runs, target_of, target_options
 from echelon.model.status import State
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
     from echelon.model.copy import LeftOut, OpenCopy
     from echelon.model.status import RunSummary
-    from echelon.notebook.removing import Found, Holding
 
 
 @click.command("ps", short_help="List runs.")
-@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too, and copies")
 @click.option("-A", "--everybody", "all_users", is_flag=True, help="other people's in the namespace too")
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="only the names, a line each")
@@ -51,8 +49,8 @@ def ps(
     **target: str | None,
 ) -> int:
     """List your runs that go on; with -a, those that have ended too, and copies to and from volumes. Runs
-    that are named, or have a state that is asked for, are listed whether they have ended or not. The steps
-    of a notebook are one line.
+    that are named, or have a state that is asked for, are listed whether they have ended or not. A notebook's
+    run is one line; with --steps, those of its steps are below it.
 
     \b
     Examples:
@@ -65,6 +63,7 @@ def ps(
       echelon ps -A --on k8s
       echelon ps --all-kinds --on k8s
     """
+    from echelon import children
     from echelon.api import engine_at, watched_at
     from echelon.cli.printing import render, render_cluster
     from echelon.engines.base import current_user
@@ -72,21 +71,26 @@ def ps(
 
     engine, me = engine_at(target_of(target)), current_user()
     format_, ended_too = target["format"] or "text", bool(everything or names or states)
-    folded = format_ == "text" and not steps and not names_only
+    as_table = format_ == "text" and not names_only
+    arrange = list if not as_table else children.steps_below if steps else children.folded
     watched = watched_at(target_of(target)) if all_kinds else None
 
     def is_mine(copy: OpenCopy) -> bool:
         return all_users or not engine.traits.shared or copy.owner in ("", me)
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
-        from echelon.cli.notebooks.pipelines import with_pipelines
-
-        listed = [*engine.runs(), *(watched.runs() if watched is not None else ())]
-        listed = [row for row in listed if names or all_users or row.own]
-        rows = with_pipelines(listed, engine, fold=folded, ended_too=ended_too)
+        every = [*children.listed(engine), *(watched.runs() if watched is not None else ())]
+        every = [row for row in every if names or all_users or row.own]
+        rows = arrange(every)
         if names:
-            rows = _named(rows, listed, names)
-        rows = [row for row in rows if ended_too or row.state not in FINAL]
+            rows = _named(rows, every, names)
+        going = {row.parent for row in every if row.state not in FINAL}
+
+        def goes_on(row: RunSummary) -> bool:
+            outlived = row.steps is not None and row.name in going  # by a step, when its executor was killed
+            return row.state not in FINAL or outlived
+
+        rows = [row for row in rows if ended_too or goes_on(row)]
         rows = [row for row in rows if not states or row.state in states][:limit]
         there = engine.volumes.copies() if everything and engine.volumes is not None else ()
         return rows, [each for each in there if is_mine(each)]
@@ -106,29 +110,47 @@ def ps(
             )
         if copies:
             render_cluster.copies(copies)
+        if everything and as_table and not names:
+            _tell_earlier_pipelines()
 
     render.repeatedly(look, show, every=1.0 if watch else None)
     return 0
 
 
-def _named(
-    rows: Sequence[RunSummary], listed: Sequence[RunSummary], names: Sequence[str]
-) -> list[RunSummary]:
-    """Of the rows to show, those of these names, and of pipelines that have a step of such a name; `listed`
-    are all runs. Raises UnknownRun.
+def _named(rows: Sequence[RunSummary], every: Sequence[RunSummary], names: Sequence[str]) -> list[RunSummary]:
+    """Of the rows to show, those of these names, and of runs that have a step of such a name; `every` are all
+    runs. Raises UnknownRun.
     """
+    from echelon.finding import step_names
+
+    wanted: set[str] = set()
     for name in names:
-        if not any(_is_named(row, [name]) for row in (*rows, *listed)):
+        meant = {name, *step_names(name)} if "/" in name and "://" not in name else {name}
+        if not any(_is_named(row, meant) for row in (*rows, *every)):
             from echelon.engines.base import unknown_run
 
-            raise unknown_run(name, [row.name for row in listed])
-    steps_of = {row.pipeline for row in listed if _is_named(row, names)}
-    return [row for row in rows if _is_named(row, names) or row.name in steps_of]
+            raise unknown_run(name, [row.name for row in every])
+        wanted |= meant
+    steps_of = {row.parent for row in every if _is_named(row, wanted)}
+    return [row for row in rows if _is_named(row, wanted) or row.name in steps_of]
 
 
 def _is_named(row: RunSummary, names: Collection[str]) -> bool:
-    """Whether a run, or the pipeline that it is a step of, has one of these names, or that address."""
-    return row.name in names or row.uri in names or row.pipeline in names
+    """Whether a run, or the run that it is a step of, has one of these names, or that address."""
+    return row.name in names or row.uri in names or row.parent in names
+
+
+def _tell_earlier_pipelines() -> None:
+    """Pipelines that an earlier version has run are no runs, and in no list of them."""
+    from echelon.cli.printing.render import notice
+    from echelon.cli.printing.words import near
+    from echelon.finding import earlier_pipelines
+
+    if found := earlier_pipelines():
+        places = ", ".join(near(str(folder)) for folder in found.values())
+        notice(
+            f"not listed: pipelines that an earlier version of echelon has run; their results are in {places}"
+        )
 
 
 def _last_is_remote() -> bool:
@@ -141,34 +163,29 @@ def _last_is_remote() -> bool:
 
 
 @click.command("status", short_help="Say how a run stands, and why it failed.")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs_and_pipelines)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @target_options
 def status(name: str | None, **target: str | None) -> int:
     """Say how a run stands: its workers, its restarts, how far its training has come (as its output tells),
     and, if it failed, the rank that failed first.
-    Without RUN, the newest run of this folder. Of a notebook's pipeline, its steps are listed.
+    Without RUN, the newest run of this folder. Of a notebook's run, its steps are listed; RUN/STEP is one of
+    them, here as in every command.
 
     \b
     Examples:
       echelon status RUN
+      echelon status RUN/STEP
       echelon status RUN -o json
     """
-    from echelon.handle import Run
+    from echelon.cli.printing.render_status import show_status
 
-    found, format_ = find_run_or_steps(name, target), target["format"] or "text"
-    if isinstance(found, Run):
-        from echelon.cli.printing.render_status import show_status
-
-        show_status(seen := found.status(), format_, found.advice(seen))
-    else:
-        from echelon.cli.notebooks.pipelines import show_standing
-
-        show_standing(found, format_)
+    found = find_run(name, target)
+    show_status(seen := found.status(), target["format"] or "text", found.advice(seen))
     return 0
 
 
 @click.command("wait", short_help="Wait for a run to end; exits with its code.")
-@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs_and_pipelines)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("--timeout", metavar="TIME", help="give up after 30s, 5m, 2h, ...; the run goes on")
 @click.option(
     "--take-over",
@@ -177,8 +194,7 @@ def status(name: str | None, **target: str | None) -> int:
 )
 @target_options
 def wait(name: str | None, timeout: str | None, take_over: bool, **target: str | None) -> int:
-    """Wait for a run, without RUN the newest of this folder, to end, and exit with its exit code. A
-    notebook's pipeline has ended when its last step has.
+    """Wait for a run, without RUN the newest of this folder, to end, and exit with its exit code.
 
     A run that this machine submitted is looked after meanwhile, and its results are fetched; of another
     machine's run nothing is changed, unless --take-over is given.
@@ -191,15 +207,10 @@ def wait(name: str | None, timeout: str | None, take_over: bool, **target: str |
     """
     from echelon.cli.following.follow import report_waiting
     from echelon.cli.printing import render
-    from echelon.handle import Run
     from echelon.model.resources import parse_duration
 
     seconds = parse_duration("timeout", timeout) if timeout else None
-    run = find_run_or_steps(name, target)
-    if not isinstance(run, Run):
-        from echelon.cli.notebooks.pipelines import wait_for
-
-        return wait_for(run, seconds, target["format"] or "text", take_over=take_over)
+    run = find_run(name, target)
     report_waiting(run)
     troubles: list[EchelonError] = []
     ended = run.wait(
@@ -213,13 +224,14 @@ def wait(name: str | None, timeout: str | None, take_over: bool, **target: str |
 
 
 @click.command("stop", short_help="Stop runs.")
-@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--now", is_flag=True, help="kill at once, without SIGTERM first")
 @click.option("--grace", metavar="TIME", help="the time to end, e.g. 2m (default: as for run, 10s)")
 @target_options
 def stop(names: tuple[str, ...], now: bool, grace: str | None, **target: str | None) -> int:
     """Stop runs, without RUN the newest of this folder: SIGTERM to their ranks, SIGKILL to what is left after
-    their --grace. Returns when they have ended. Said again with another --grace, the time begins anew.
+    their --grace. Returns when they have ended. Said again with another --grace, the time begins anew. Of a
+    notebook's run no further step starts, and those that run are stopped.
 
     \b
     Examples:
@@ -233,24 +245,18 @@ def stop(names: tuple[str, ...], now: bool, grace: str | None, **target: str | N
     if now and grace is not None:
         raise click.UsageError("--now leaves no time, and --grace gives some: leave out one of them.")
     seconds = None if grace is None else parse_duration("grace", grace)
-    pipelines: list[Found] = []
-    handles, trouble = (
-        attach_all(names, target, stopping=pipelines) if names else ([find_run(None, target)], None)
-    )
+    handles, trouble = find_runs(names, target) if names else ([find_run(None, target)], None)
+    every = {each.uri: each for handle in handles for each in (handle, *handle.left_running())}
     for handle in handles:
         if (note := handle.stop(now=now, grace=seconds, wait=False)) is not None:
             render.notice(note)
     troubles: list[EchelonError] = []
-    if handles:
+    if every:
         ended = [
-            handle.wait(handle.stop_patience(seconds), collect=partial(_collect, handle.collect, troubles))
-            for handle in handles
+            each.wait(each.stop_patience(seconds), collect=partial(_collect, each.collect, troubles))
+            for each in every.values()
         ]
         render.outcomes(ended, target["format"] or "text")
-    if pipelines:
-        from echelon.cli.notebooks.pipelines import tell_stopped
-
-        tell_stopped(pipelines, target["format"] or "text")
     for each in troubles:
         render.notice(str(each))
     if trouble is not None:
@@ -259,7 +265,7 @@ def stop(names: tuple[str, ...], now: bool, grace: str | None, **target: str | N
 
 
 @click.command("rm", short_help="Forget runs that have ended; results stay.")
-@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs_and_pipelines)
+@click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--finished", is_flag=True, help="all your runs that have ended, however they did")
 @click.option("--older-than", metavar="TIME", help="all your runs that ended longer ago than 12h, 7d, ...")
 @click.option("--force", is_flag=True, help="also where results are lost that were not fetched")
@@ -283,7 +289,7 @@ def rm(
     Examples:
       echelon rm RUN
       echelon rm RUN1 RUN2
-      echelon rm train-1                all steps of a notebook's pipeline, and the volume made for it
+      echelon rm train-1                with the runs of a notebook's steps, and the volume made for them
       echelon rm --finished
       echelon rm --older-than 7d
       echelon rm --yes k8s://NAMESPACE/pytorchjob/NAME
@@ -297,8 +303,7 @@ def rm(
     if not names and not by_age:
         raise click.UsageError("Name runs, or say --finished or --older-than TIME.")
     names = _ended(older_than, target) if by_age else names
-    held: list[Holding] = []
-    handles, trouble = attach_all(names, target, held)
+    handles, trouble = find_runs(names, target)
     foreign = [handle.uri for handle in handles if handle.foreign]
     if foreign and not yes:
         from echelon.cli.asking import confirm_deletion
@@ -306,19 +311,18 @@ def rm(
         question = f"Delete {len(foreign)} job{'s' * (len(foreign) != 1)} of Kubeflow's?"
         confirm_deletion(question, foreign, if_none=f"it may be deleted: {', '.join(foreign)}")
     gone: list[str] = []
+    with_parent: set[str] = set()
     for handle in handles:
         try:
+            if handle.uri in with_parent:
+                continue
+            with_parent |= {step.uri for step in handle.steps().values()}
             with render.told_if_slow(f"waiting until nothing of run {handle.name} is left"):
                 kept = handle.remove(render.notice, force=force)
             gone.append(handle.name)
             render.kept(handle.name, kept)
         except EchelonError as error:
             trouble = trouble or error
-    if held:
-        from echelon.notebook.removing import forget_pipelines, remove_volumes
-
-        remove_volumes(held, render.notice)
-        gone += forget_pipelines(held, gone)
     if gone or (by_age and trouble is None):
         format_ = target["format"] or "text"
         render.removed(gone, format_)
@@ -332,13 +336,13 @@ def rm(
 
 
 @click.command("get", short_help="Copy results of a run.")
-@click.argument("name", metavar="RUN", shell_complete=complete_runs_and_pipelines)
+@click.argument("name", metavar="RUN", shell_complete=complete_runs)
 @click.argument("path", default=".")
 @click.option("--to", metavar="DIR", help="the folder to copy into (default: where the run's results belong)")
 @target_options
 def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     """Copy a file or folder of a run's results, all of them by default, and print where it is. A pattern in
-    quotes stands for several. Those of a notebook's pipeline are its folder: work/model.pt, steps/STEP,
+    quotes stands for several. Those of a notebook's run are its folder: work/model.pt, steps/STEP,
     notebook.html.
 
     Without --to, on the machine that submitted the run, they come home, and its workers are let go once all
@@ -352,13 +356,8 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
     """
     from echelon.cli.printing import render
     from echelon.engines.results import is_pattern
-    from echelon.handle import Run
 
-    found = find_run_or_steps(name, target)
-    if not isinstance(found, Run):
-        from echelon.cli.notebooks import pipelines
-
-        return pipelines.get(found, path, to, target["format"] or "text")
+    found = find_run(name, target)
     started = time.monotonic()
     left_out: list[LeftOut] = []
     try:
@@ -374,18 +373,25 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
 
 
 def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[str, ...]:
-    """The names of the user's runs that have ended, and did so longer ago than a time."""
+    """The names of the user's runs that have ended, and did so longer ago than a time. Steps go with the run
+    that they are a part of, which stays while one of them goes on.
+    """
     from echelon.api import engine_at
-    from echelon.cli.notebooks.pipelines import with_pipelines
+    from echelon.children import listed
     from echelon.model.resources import parse_duration
     from echelon.model.status import FINAL
 
-    engine = engine_at(target_of(target))
+    rows = [row for row in listed(engine_at(target_of(target))) if row.own]
     before = time.time() - (parse_duration("older-than", older_than) if older_than else 0.0)
+    parents = {row.name for row in rows if row.steps is not None}
+    going = {row.parent for row in rows if row.state not in FINAL}
     return tuple(
         row.name
-        for row in with_pipelines([*engine.runs()], engine, fold=False, ended_too=True)
-        if row.state in FINAL and row.own and (row.ended or row.created) <= before
+        for row in rows
+        if row.state in FINAL
+        and row.parent not in parents
+        and row.name not in going
+        and (row.ended or row.created) <= before
     )
 
 

@@ -17,9 +17,9 @@ from echelon.cli.printing.words import one_line
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
+    from echelon.handle import Run
     from echelon.notebook.analysis.cells import Cell, Notebook
-    from echelon.notebook.execution.running import Finished
-    from echelon.notebook.kept.folder import StepRecord
+    from echelon.notebook.kept.folder import PipelineRecord
 
 _NOTEBOOK = click.argument("notebook", metavar="FILE", type=click.Path(path_type=Path))
 
@@ -84,6 +84,10 @@ for _command in (compile_notebook, up, open_, down):
 @click.option(
     "--results", metavar="DIR", type=click.Path(path_type=Path), default=Path("runs"), show_default=True
 )
+@click.option("-d", "--detach", is_flag=True, help="do not follow it; prints the run's name")
+@click.option(
+    "--timeout", metavar="TIME", help="end the whole after 30m, 12h, ...; its state is timed-out then"
+)
 @click.option("--dry-run", is_flag=True, help="show what would be submitted, do nothing")
 @click.option(
     "--volume",
@@ -99,7 +103,8 @@ for _command in (compile_notebook, up, open_, down):
 )
 @target_options
 def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
-    """Run a notebook: every step is a run of its own, NAME-1-STEP, which logs and status know. Results, the
+    """Run a notebook. It is a run as any other, NAME-1, and every step one of its own, NAME-1/STEP: logs,
+    status, stop, wait, metrics, get and rm take both. It goes on when the terminal is closed. Results, the
     working folder and the executed notebook are in runs/NAME-1. With --on k8s each step is a pod, or several.
 
     \b
@@ -108,14 +113,15 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
       echelon notebook run train.ipynb --from train
       echelon notebook run train.ipynb --only evaluate
       echelon notebook run train.ipynb --cache -o json
+      echelon notebook run -d train.ipynb && echelon wait train-1
       echelon notebook run train.ipynb --on k8s --image IMAGE --volume new:10Gi@CLASS
     """
     from echelon.api import engine_at
-    from echelon.cli.notebooks.live import PipelineView
+    from echelon.cli.following import follow
     from echelon.cli.printing import render
-    from echelon.notebook.execution import execute
+    from echelon.model.resources import parse_duration
     from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
-    from echelon.notebook.standing import exit_code_of
+    from echelon.notebook.kept.folder import Options
     from echelon.preparation.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
@@ -128,7 +134,8 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         start=options["start"],
         only=options["only"],
         root=options["results"],
-        options=execute.Options(
+        timeout=parse_duration("timeout", options["timeout"]) if options["timeout"] else None,
+        options=Options(
             python=options["python"],
             cache=options["cache"],
             restarts=options["restarts"],
@@ -140,24 +147,27 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
             volume_mode=options["volume_mode"],
         ),
     )
-    _stop_on_sigterm()
-    format_ = options["format"] or "text"
-    view = PipelineView(to_stderr=format_ != "text")
-    engine = engine_at(target)
-    try:
-        if options["dry_run"]:
-            from echelon.cli.notebooks.preview import show_preview
+    format_, engine = options["format"] or "text", engine_at(target)
 
-            show_preview(preview_notebook(request, engine, view), engine, format_)
-            return 0
-        finished = run_notebook(request, engine, view)
+    def tell(text: str) -> None:
+        render.notice(one_line(text))
+
+    if options["dry_run"]:
+        from echelon.cli.notebooks.preview import show_preview
+
+        show_preview(preview_notebook(request, engine, tell), engine, format_)
+        return 0
+    started = run_notebook(request, engine, tell)
+    if engine.traits.remote:
+        other = "`echelon notebook compile` makes one that does not"
+        tell(f"{started.name} needs this machine to stay on; {other}")
+    if options["detach"]:
+        render.submitted(started, format_)
+        return 0
+    try:
+        return follow.follow(started, started.job(), format_)
     finally:
-        view.close()
-    if format_ == "text":
-        _tell_end(finished, place_of(options))
-    else:
-        render.data({"results": str(finished.folder.path), **_as_data(finished)}, format_)
-    return exit_code_of(finished.record)
+        _tell_made(started, place_of(options), format_)
 
 
 @notebook.command("show", short_help="List cells with their tags and steps.")
@@ -288,14 +298,6 @@ def _pod_settings(options: Mapping[str, Any]) -> Settings:
     return replace(Settings(), **{name: getattr(found, name) for name in OF_STEPS})
 
 
-def _stop_on_sigterm() -> None:
-    """Let SIGTERM stop the steps that run, as Ctrl-C does."""
-    import signal
-    import sys
-
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-
-
 def _cell_row(cell: Cell, steps: Sequence[str]) -> dict[str, Any]:
     first = next((line.strip() for line in cell.text.splitlines() if line.strip()), "")
     return {"cell": cell.number, "tags": list(cell.tags), "steps": list(steps), "line": first}
@@ -338,52 +340,34 @@ def _joined(steps: Sequence[str]) -> str:
     return f"(step {' and '.join(steps)})" if steps else ""
 
 
-def _as_data(finished: Finished) -> dict[str, Any]:
-    import msgspec
-
-    found = msgspec.to_builtins(finished.record)
-    assert isinstance(found, dict)
-    for step in found["steps"].values():
-        del step["files"]
-    return found
-
-
-def _tell_end(finished: Finished, place: str) -> None:
+def _tell_made(run: Run, place: str, format_: str) -> None:
+    """What the notebook has computed, and what was made for it."""
     from echelon.cli.printing import render
-    from echelon.notebook.kept.folder import HAS_VALUES
+    from echelon.errors import EchelonError
+    from echelon.notebook.kept.folder import PipelineFolder, read_record
 
-    steps = finished.record.steps
-    for name, step in steps.items():
-        if step.state != "failed":
-            continue
-        where = f" in cell {step.cell}" if step.cell else ""
-        where += f", line {step.line}" if step.cell and step.line else ""
-        render.notice(style(one_line(f"step {name} failed{where}: {step.reason}"), fg="red"))
-        if step.hint:
-            say(f"  hint: {one_line(step.hint)}", err=True)
-        render.notice(f"{_output_of(step, place)}--from {name} goes on there")
-    metrics = {name: value for step in steps.values() for name, value in step.metrics.items()}
-    for name, value in metrics.items():
-        say(f"{name}: {value}")
-    if finished.record.missing:
-        render.notice(style(one_line(finished.record.missing), fg="red"))
-    left = [name for name, step in steps.items() if step.state not in HAS_VALUES]
-    how = "did not succeed" if left else "succeeded"
-    if left and not any(step.state == "failed" for step in steps.values()):
-        how = f"was stopped (--from {left[0]} goes on there)"
-    render.notice(f"{finished.record.name} {how}; results in {_short(finished.folder.path)}")
-    if (volume := finished.record.volume) is not None:
-        remove = (
-            f", made for it; `echelon rm {finished.record.name}{place}` removes both" if volume.made else ""
-        )
+    try:
+        folder = PipelineFolder(Path(run.status(progress=False).results or ""))
+        record = read_record(folder)
+    except EchelonError:  # it was removed meanwhile
+        return
+    if format_ != "text":
+        render.data({"results": str(folder.path), **_as_data(record)}, format_)
+        return
+    for step in record.steps.values():
+        for name, value in step.metrics.items():
+            say(f"{name}: {value}")
+    if (volume := record.volume) is not None:
+        remove = f", made for it; `echelon rm {record.name}{place}` removes both" if volume.made else ""
         render.notice(f"its variables and files are on {volume}{remove}")
 
 
-def _output_of(step: StepRecord, place: str) -> str:
-    """How to see what a step has printed; nothing of one that was not even submitted."""
-    return f"`echelon logs {step.run}{place}` has its output; " if step.submitted else ""
+def _as_data(record: PipelineRecord) -> dict[str, Any]:
+    import msgspec
 
-
-def _short(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    found = msgspec.to_builtins(record)
+    assert isinstance(found, dict)
+    del found["options"], found["todo"]  # they may hold variables, and are the executor's own
+    for step in found["steps"].values():
+        del step["files"]
+    return found

@@ -275,7 +275,7 @@ def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, all_user
     """The table of runs; with those of all users, whose they are."""
     if format_ != "text":
         data(found, format_)
-    elif found and (all_users or len({_whose(row) for row in found}) > 1):
+    elif found and (all_users or len({"" if row.own else _whose(row) for row in found}) > 1):
         heads = ("OWNER", *_RUN_HEADS)
         table(heads, [(_whose(row), *_run_row(row)) for row in found])
     elif found:
@@ -300,9 +300,17 @@ def _run_row(row: RunSummary) -> tuple[str, ...]:
         str(row.gpus or "-"),
         duration(now - row.created),
         duration((row.ended or now) - row.created),
-        row.command,
+        _command(row),
         row.reason or "",
     )
+
+
+def _command(row: RunSummary) -> str:
+    """What a run runs; of one that is made of runs, how many of them are done."""
+    if not row.steps or row.steps_place is None:  # the latter where another machine has started it
+        return row.command
+    done = f"{row.steps_done} of " * (row.steps_done != row.steps)
+    return f"{row.command}, {done}{row.steps} step{'s' * (row.steps != 1)}"
 
 
 def findings(found: Iterable[Finding], format_: str) -> list[Finding]:

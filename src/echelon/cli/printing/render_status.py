@@ -10,6 +10,7 @@ from echelon.cli.printing.render import data, table
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import cause_lines, duration, near, one_line, phases, ranges, state
 from echelon.model.output.progress import words
+from echelon.model.run import parse_uri
 from echelon.model.status import Status
 
 _MOST_MISSING = 8  # workers of whose results it is told what is missing
@@ -24,6 +25,9 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         data(
             found if found.kind is None else {**msgspec.to_builtins(found), "conditions": conditions}, format_
         )
+        return
+    if found.steps:
+        _show_steps(found)
         return
     now = time.time()
     reason = f"  {one_line(found.reason)}" if found.reason else ""
@@ -83,6 +87,30 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
             say(text)
     if advice:
         say(f"  hint: {one_line(advice)}")
+
+
+def _show_steps(found: Status) -> None:
+    """How a run that is made of runs stands in a line, and each of its steps in one."""
+    now = time.time()
+    say(
+        f"{style(found.name, bold=True)} {state(found.state)}"
+        + (f": {one_line(found.reason)}" if found.reason else "")
+    )
+    rows = [
+        (
+            step.name,
+            state(step.state),
+            "-" if step.started is None else duration((step.ended or now) - step.started),
+            parse_uri(step.run, "").name if step.run else "-",
+            step.reason,
+        )
+        for step in found.steps
+    ]
+    table(("STEP", "STATE", "TOOK", "RUN", "REASON"), rows)
+    for each in dict.fromkeys(step.hint for step in found.steps if step.hint):
+        say(f"  hint: {one_line(each)}")
+    for each in found.missing:
+        say(f"  missing: {one_line(each)}")
 
 
 def _conditions(found: Status) -> list[dict[str, Any]]:

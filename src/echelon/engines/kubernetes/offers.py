@@ -94,6 +94,10 @@ class Offers:
 
         return ClusterManifests(lambda: self.api)
 
+    @property
+    def programs(self) -> None:
+        """Nothing: what runs other runs is on the user's machine."""
+
     @cached_property
     def notebooks(self) -> PodNotebooks:
         """Jupyter servers of users."""

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from signal import SIGKILL, SIGTERM
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from echelon.engines.base import RunDamaged, stopped_by
 from echelon.engines.local import processes
 from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.rundir import RunDir
+from echelon.engines.local.programs import request_to_stop
 from echelon.engines.local.supervision import end_of, is_alive, is_over, never_ran, settle
 from echelon.errors import StateTrouble
 from echelon.model import ends
@@ -33,8 +35,7 @@ def stop(folder: RunDir, signal: StopSignal, grace: float | None = None) -> str 
         return _could_not_end(name, settle(folder))
     reason = stopped_by(signal)
     try:
-        asked = {"signal": signal, "now": signal == "SIGKILL", "reason": reason, "grace": grace}
-        request = msgspec.json.encode(asked)
+        request = msgspec.json.encode({**_request(folder, signal, grace), "reason": reason})
         durable.replace_file(folder.stop, request, sync=False)
     except OSError as error:  # a full disk must not keep a run going: signal its supervisor
         _signal_supervisor(folder, SIGKILL if signal == "SIGKILL" else SIGTERM)
@@ -47,6 +48,13 @@ def stop(folder: RunDir, signal: StopSignal, grace: float | None = None) -> str 
             left = processes.end_processes(folder)
             store.write_final(folder, ends.stopped(reason, at=rundir.now()))
     return _could_not_end(name, left)
+
+
+def _request(folder: RunDir, signal: StopSignal, grace: float | None) -> dict[str, Any]:
+    with contextlib.suppress(RunDamaged):
+        if (program := store.read_record(folder).job.program) is not None:
+            return request_to_stop(folder, program, signal, grace)
+    return {"signal": signal, "now": signal == "SIGKILL", "grace": grace}
 
 
 def settle_for_removal(folder: RunDir, *, force: bool = False) -> None:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ from echelon.model.world import rank_count
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
     from echelon.engines.local.checkup import LocalCheckup
+    from echelon.engines.local.programs import LocalPrograms
     from echelon.engines.local.samples import LocalSampling
     from echelon.engines.local.shell import LocalShell
     from echelon.engines.local.usage import LocalMeter
@@ -77,6 +79,13 @@ class LocalEngine:
         from echelon.engines.local.shell import LocalShell
 
         return LocalShell(self.store)
+
+    @property
+    def programs(self) -> LocalPrograms:
+        """Runs that are made of runs."""
+        from echelon.engines.local.programs import LocalPrograms
+
+        return LocalPrograms(self.store)
 
     @property
     def checkup(self) -> LocalCheckup:
@@ -321,7 +330,9 @@ class LocalEngine:
     ) -> Path:
         """Copy from the results folder; what is there already is not copied onto itself."""
         del tell
-        return copy_result(Path(self.read(ref).results), path, to, notice=notice)
+        record = self.read(ref)
+        private = record.job.program.private if record.job.program is not None else ()
+        return copy_result(Path(record.results), path, to, leave_out=private, notice=notice)
 
     def seals(self, ref: RunRef) -> Path:
         """A folder within the run's own, which is its owner's alone."""
@@ -381,7 +392,9 @@ class LocalEngine:
         try:
             record = store.inspect(folder)
             final = end_of(folder)
-            events = [final] if final is not None else read_events(folder)
+            made_of_runs = record.job.program is not None  # how these stand is in its events alone
+            last = [final] if final is not None else []
+            events = chain(read_events(folder), last) if made_of_runs or not last else last
             return summarise(record, fold(opening_status(record), events))
         except RunDamaged as error:
             try:

@@ -60,7 +60,7 @@ class MemoryEngine:
     where = Where()
     traits = Traits(place="the memory engine")
     shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
-    notebooks = None
+    notebooks = programs = None
 
     def __init__(
         self,

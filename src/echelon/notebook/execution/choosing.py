@@ -12,15 +12,14 @@ from typing import Protocol
 from echelon.admission import find_plan
 from echelon.engines.abilities import required
 from echelon.engines.base import Engine
+from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import InvalidJob, Unplaceable
 from echelon.model.settings import Settings
 from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.notebook.execution.asking import job_of, local_settings, pod_settings
-from echelon.notebook.execution.execute import Options
 from echelon.notebook.execution.places import OnThisMachine, Place, python_of
 from echelon.notebook.execution.pods import InPods, own_image
-from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord
-from echelon.notebook.kept.noted import noted_pipelines
+from echelon.notebook.kept.folder import Options, PipelineFolder, PipelineRecord
 from echelon.notebook.kept.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
 from echelon.preparation.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
@@ -130,7 +129,7 @@ class _Here:
     image: str | None = None
 
     def names_taken(self) -> Iterable[str]:
-        return [*self.engine.names(), *(each.record.name for each in noted_pipelines())]
+        return self.engine.names()
 
     def settings_of(self, step: Step) -> Settings:
         return local_settings(step, self.engine)
@@ -165,7 +164,7 @@ class _There:
         volumes = required(self.engine.volumes, "volumes", self.engine.traits)
         return [
             *self.engine.names(),
-            *(each.record.name for each in noted_pipelines()),
+            *choose_engine(LOCAL).names(),  # which has the pipeline runs themselves
             *(each.name for each in volumes.list_all()),
         ]
 

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import msgspec
 
 from echelon.engines.base import Engine
-from echelon.model.job import PIPELINE, STEP
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings
 from echelon.notebook.analysis.cells import looks_above
@@ -112,7 +111,7 @@ class OnThisMachine:
             python=self.python,
             results=str(self.folder.results(step.name).absolute()),
             restarts=self.restarts or None,
-            env={**(self.base.env or {}), PIPELINE: self.folder.name, STEP: step.name},
+            env=dict(self.base.env or {}),
         )
         settings = replace(settings, secret=[*(settings.secret or ()), *(self.base.secret or ())] or None)
         surroundings = Surroundings(folder=self.folder.work.absolute(), environment=dict(os.environ))

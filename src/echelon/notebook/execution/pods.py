@@ -27,7 +27,6 @@ from echelon.engines.abilities import Volumes, required
 from echelon.engines.base import Engine
 from echelon.errors import EchelonError
 from echelon.model.copy import Progress
-from echelon.model.job import PIPELINE, STEP
 from echelon.model.meaning import to_job
 from echelon.model.pods.template import merge_under
 from echelon.model.settings import Settings
@@ -131,7 +130,6 @@ class InPods:
             args=[f"{step.name}.json", json.dumps(told)],
             results=str(self.folder.results(step.name).absolute()),
             restarts=self.restarts or None,
-            env={**(settings.env or {}), PIPELINE: self.folder.name, STEP: step.name},
             secret=[*(settings.secret or ()), f"{SECRET}=@{self.folder.secret.absolute()}"],
         )
         job = settle_pods(settle_remote(to_job(settings, name=run), settings), settings, Path.cwd())

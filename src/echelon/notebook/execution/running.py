@@ -1,41 +1,58 @@
-"""A notebook from its file to a pipeline run that is over: what `echelon notebook run` calls.
+"""A notebook from its file to a run: what `echelon notebook run` calls.
 
-A pipeline run is new, NAME-1, NAME-2, ..., or, with `start` or `only`, the newest one continued."""
+A pipeline run is new, NAME-1, NAME-2, ..., or, with `start` or `only`, the newest one continued. An executor
+(`__main__.py`), the program of an ordinary run of this machine, runs its steps."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from echelon.engines.base import Engine
-from echelon.errors import EchelonError, InvalidJob, UnknownRun
-from echelon.model.job import check_name
+from echelon.engines.choose import LOCAL, choose_engine
+from echelon.errors import InvalidJob, RunExists, UnknownRun
+from echelon.executor.parent import job_of_parent
+from echelon.handle import Run
+from echelon.model.job import GRACE, check_name
+from echelon.model.program import DONE, Program
+from echelon.model.resources import parse_duration
+from echelon.model.run import RunRef
+from echelon.model.status import FINAL
 from echelon.model.step_names import base_name, run_name
 from echelon.notebook.analysis.pipeline import Pipeline, read_pipeline, step_named
-from echelon.notebook.execution.choosing import check_gpus, check_same_place, choose_place, without_gpus
-from echelon.notebook.execution.execute import Execution, Options, Watcher
+from echelon.notebook.execution.choosing import (
+    Choice,
+    check_gpus,
+    check_same_place,
+    choose_place,
+    without_gpus,
+)
+from echelon.notebook.execution.steps import opened
 from echelon.notebook.kept.folder import (
-    HAS_VALUES,
+    PRIVATE,
+    Options,
     PipelineFolder,
     PipelineRecord,
     StepRecord,
     as_json,
-    held,
     make_folder,
     pipeline_folders,
     read_record,
     write_record,
 )
-from echelon.notebook.kept.noted import note_pipeline
-from echelon.notebook.kept.report import write_reports
 from echelon.notebook.kept.volume import RunVolume
 from echelon.notebook.picture.graph import graph_of
 from echelon.preparation.prepare import Prepared
+from echelon.resuming import resume
+from echelon.submit import submit
 from echelon.values import frozen
+
+Tell = Callable[[str], object]
+_EXECUTOR = "echelon.notebook.execution"
 
 
 @frozen
@@ -48,115 +65,133 @@ class Request:
     start: str | None = None  # continue the newest run at this step
     only: str | None = None  # run this step alone, on the variables of the newest run
     root: Path = Path("runs")
+    timeout: float | None = None  # of the whole
     options: Options = Options()
 
 
-@frozen
-class Finished:
-    """A pipeline run that is over."""
-
-    record: PipelineRecord
-    folder: PipelineFolder
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether every step has."""
-        return all(step.state in HAS_VALUES for step in self.record.steps.values())
+def run_notebook(request: Request, engine: Engine, tell: Tell) -> Run:
+    """Start a notebook's run, whose steps run in `engine`'s place; raises InvalidNotebook before anything
+    exists if it cannot work.
+    """
+    return _run_again(request, engine, tell) if request.start or request.only else _run(request, engine, tell)
 
 
-def run_notebook(request: Request, engine: Engine, watcher: Watcher) -> Finished:
-    """Run a notebook; raises InvalidNotebook before anything exists if it cannot work."""
-    again = request.start or request.only
-    texts = request.parameters
-    pipeline = _read(request, None if again and not texts else texts)
+def _run(request: Request, engine: Engine, tell: Tell) -> Run:
+    options = request.options
+    pipeline = read(request.notebook, request.parameters, options)
+    name, choice = _checked(request, pipeline, engine, options, tell)
+    check_gpus(choice, pipeline.steps, engine)
+    folder = make_folder(request.root.absolute(), name, choice.names_taken())
+    try:
+        record = PipelineRecord(
+            name=folder.name,
+            notebook=str(request.notebook.absolute()),
+            created=time.time(),
+            parameters={key: as_json(value) for key, value in pipeline.values.items()},
+            given=request.parameters,
+            steps={step.name: StepRecord() for step in pipeline.steps},
+            on=engine.traits.place if engine.traits.remote else "",
+            context=engine.where.context,  # and not what kubectl is turned to later
+            namespace=engine.where.namespace,
+            volume=choice.open_volume(folder.name),
+            image=choice.image or "",
+            graph=graph_of(pipeline),
+            options=options,
+        )
+        choice.place(pipeline, folder, record.volume)  # raises for what does not fit there
+        return _submit(folder, record, request)
+    except BaseException:  # nothing has run: nothing is left
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+def _run_again(request: Request, engine: Engine, tell: Tell) -> Run:
+    """Start the newest run again, with the steps of it that are to be run again: one alone, or one and all
+    after it, and what never succeeded.
+    """
+    again, texts = request.start or request.only or "", request.parameters
+    pipeline = read(request.notebook, texts or None, request.options)
+    name = base_name(request.name or pipeline.name)
+    folder, before = _newest_of(request, name)
+    options = replace(request.options, image=request.options.image or before.image or None)
+    _, choice = _checked(request, pipeline, engine, options, tell)
+    todo = _to_run(request, pipeline, before, again)
+    check_same_place(before, engine, again)
+    given = texts or before.given
+    if texts and dict(texts) != dict(before.given):
+        tell("steps that are not run again were made with other parameters")
+    if not texts and given:
+        pipeline = read(request.notebook, given, options)
+    check_gpus(choice, [step for step in pipeline.steps if step.name in todo], engine)
+    steps = {step.name: before.steps.get(step.name, StepRecord()) for step in pipeline.steps}
+    record = replace(
+        before,
+        notebook=str(request.notebook.absolute()),
+        parameters={key: as_json(value) for key, value in pipeline.values.items()},
+        given=given,
+        steps={**opened(steps, ()), **dict.fromkeys(todo, StepRecord())},
+        graph=graph_of(pipeline),
+        options=options,
+        todo=tuple(todo),
+    )
+    return _resume(folder, before, record, request)
+
+
+def read(notebook: Path, parameters: Mapping[str, str] | None, options: Options) -> Pipeline:
+    """The pipeline that a notebook is, with these parameters."""
+    found = read_pipeline(notebook, parameters)
+    return without_gpus(found) if options.no_gpus else found
+
+
+def _checked(
+    request: Request, pipeline: Pipeline, engine: Engine, options: Options, tell: Tell
+) -> tuple[str, Choice]:
+    """The name, and the place where the steps would run."""
     for text in pipeline.warnings:
-        watcher.notice(text)
+        tell(text)
     name = base_name(request.name or pipeline.name)
     check_name(f"{name}-1")
-    continued = None if again is None else _continued(request, pipeline, name, again)
-    options = request.options
-    if continued is not None and options.image is None:
-        options = replace(options, image=continued[1].image or None)
-    choice = choose_place(pipeline, engine, options, watcher.notice)
-    if again is not None and continued is not None:
-        folder, record, todo = continued
-        check_same_place(record, engine, again)
-        if texts and dict(texts) != dict(record.given):
-            watcher.notice("steps that are not run again were made with other parameters")
-        if not texts and record.given:
-            pipeline = _read(request, record.given)
-        check_gpus(choice, [step for step in pipeline.steps if step.name in todo], engine)
-    else:
-        check_gpus(choice, pipeline.steps, engine)
-        folder = make_folder(request.root.absolute(), name, choice.names_taken())
-        steps = {step.name: StepRecord() for step in pipeline.steps}
-        try:
-            record = PipelineRecord(
-                name=folder.name,
-                notebook=str(request.notebook.absolute()),
-                created=time.time(),
-                parameters={key: as_json(value) for key, value in pipeline.values.items()},
-                given=texts,
-                steps=steps,
-                on=engine.traits.place if engine.traits.remote else "",
-                context=engine.where.context,  # and not what kubectl is turned to later
-                namespace=engine.where.namespace,
-                volume=choice.open_volume(folder.name),
-                image=choice.image or "",
-                graph=graph_of(pipeline),
-            )
-            write_record(folder, record)
-        except BaseException:  # nothing has run: nothing is left
-            shutil.rmtree(folder.path, ignore_errors=True)
-            raise
-        todo = frozenset(steps)
-    with held(folder):
-        record = replace(record, over=False)
-        write_record(folder, record)
-        note_pipeline(folder)
-        try:
-            place = choice.place(pipeline, folder, record.volume)
-        except EchelonError as error:
-            write_record(folder, _refused(record, todo, error))
-            raise
-        left = f"the files of the steps stay on {record.volume}/work" if record.volume is not None else ""
-        execution = Execution(pipeline, folder, record, engine, place, watcher, options)
-        try:
-            execution.run(todo)
-            left = place.close() if execution.began else ""
-        except (KeyboardInterrupt, SystemExit):
-            again = next((name for name, step in execution.record.steps.items() if _is_left(step)), None)
-            if again is not None:
-                watcher.notice(f"{folder.name} was stopped; --from {again} goes on there")
-            raise
-        finally:
-            try:
-                write_reports(pipeline, folder, execution.record)
-            finally:  # whatever went wrong, this command has told it
-                missing = left if any(map(_has_run, execution.record.steps.values())) else ""
-                finished = replace(execution.record, over=True, missing=missing)
-                write_record(folder, finished)
-    return Finished(record=finished, folder=folder)
+    return name, choose_place(pipeline, engine, options, tell)
 
 
-def _read(request: Request, parameters: Mapping[str, str] | None) -> Pipeline:
-    found = read_pipeline(request.notebook, parameters)
-    return without_gpus(found) if request.options.no_gpus else found
+def _submit(folder: PipelineFolder, record: PipelineRecord, request: Request) -> Run:
+    write_record(folder, record)
+    volume = record.volume
+    program = Program(
+        title="notebook",
+        source=record.notebook,
+        place=record.on,
+        context=record.context,
+        namespace=record.namespace,
+        volume=volume.claim if volume is not None and volume.made else "",
+        volume_uid=volume.uid if volume is not None and volume.made else "",
+        private=PRIVATE,
+    )
+    text = record.options.pods.grace
+    grace = GRACE if text is None else parse_duration("grace", text)
+    job = job_of_parent(
+        folder.name, folder.path, _EXECUTOR, [str(folder.path)], program, grace=grace, timeout=request.timeout
+    )
+    return submit(Prepared(job=job), choose_engine(LOCAL), stays=False)
 
 
-def _refused(record: PipelineRecord, todo: Collection[str], error: EchelonError) -> PipelineRecord:
-    """A pipeline run of which nothing can start."""
-    why = StepRecord(state="failed", reason=error.message, hint=error.hint or "", exit_code=error.exit_code)
-    return replace(record, over=True, steps={**record.steps, **dict.fromkeys(todo, why)})
-
-
-def _has_run(step: StepRecord) -> bool:
-    """Whether a cell of a step has run: only then can it have left files."""
-    return step.state in HAS_VALUES or step.cell is not None
-
-
-def _is_left(step: StepRecord) -> bool:
-    return step.state not in HAS_VALUES
+def _resume(folder: PipelineFolder, before: PipelineRecord, record: PipelineRecord, request: Request) -> Run:
+    """Start the run of a folder again; it is made anew where it was removed."""
+    engine = choose_engine(LOCAL)
+    run = Run(RunRef(engine=LOCAL, name=folder.name), engine)
+    try:
+        status = run.status(progress=False)
+    except UnknownRun:
+        return _submit(folder, record, request)
+    if status.state not in FINAL:
+        raise RunExists(f"{folder.name} is {status.state}", hint="wait for its end, or stop it")
+    write_record(folder, record)
+    try:
+        resume(RunRef(engine=LOCAL, name=folder.name), engine, status, again=True)
+    except BaseException:
+        write_record(folder, before)
+        raise
+    return run
 
 
 @frozen
@@ -168,13 +203,11 @@ class Preview:
     volume: RunVolume | None = None
 
 
-def preview_notebook(request: Request, engine: Engine, watcher: Watcher) -> Preview:
+def preview_notebook(request: Request, engine: Engine, tell: Tell) -> Preview:
     """What `run_notebook` would submit; nothing is made that stays."""
-    pipeline = _read(request, request.parameters)
-    for text in pipeline.warnings:
-        watcher.notice(text)
-    choice = choose_place(pipeline, engine, request.options, watcher.notice)
-    name, root = base_name(request.name or pipeline.name), request.root
+    pipeline = read(request.notebook, request.parameters, request.options)
+    name, choice = _checked(request, pipeline, engine, request.options, tell)
+    root = request.root
     there = [each.name for each in root.iterdir()] if root.is_dir() else []
     with tempfile.TemporaryDirectory() as scratch:
         folder = make_folder(Path(scratch), name, [*choice.names_taken(), *there])
@@ -215,14 +248,10 @@ def _newest_of(request: Request, name: str) -> tuple[PipelineFolder, PipelineRec
     )
 
 
-def _continued(
-    request: Request, pipeline: Pipeline, name: str, again: str
-) -> tuple[PipelineFolder, PipelineRecord, frozenset[str]]:
-    """The newest run, and the steps of it that run again: one alone, or one and all after it, and what never
-    succeeded."""
-    folder, record = _newest_of(request, name)
+def _to_run(request: Request, pipeline: Pipeline, record: PipelineRecord, again: str) -> list[str]:
+    """The steps that run again, in their order."""
     step_named(pipeline, again)
-    done = {each for each, step in record.steps.items() if step.state in HAS_VALUES}
+    done = {each for each, step in record.steps.items() if step.state in DONE}
     todo = {again}
     if request.only is None:
         todo |= {step.name for step in pipeline.steps if again in step.before or step.name not in done}
@@ -235,10 +264,4 @@ def _continued(
                 f"comes after step {missing[0]}, which has no result yet",
                 hint=f"--from {missing[0]} runs both",
             )
-    steps = {
-        step.name: record.steps.get(step.name, StepRecord())
-        if step.name in todo or step.name not in done
-        else replace(record.steps[step.name], state="kept")
-        for step in pipeline.steps
-    }
-    return folder, replace(record, steps=steps, graph=graph_of(pipeline)), frozenset(todo)
+    return [step.name for step in pipeline.steps if step.name in todo]

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from echelon.codecs.parsing import Changed, checked
 from echelon.errors import EchelonError
+from echelon.model.program import DONE
 from echelon.notebook.kept.folder import (
-    HAS_VALUES,
     PipelineFolder,
     StepRecord,
     files_in,
@@ -73,7 +73,7 @@ def take_over(folder: PipelineFolder, name: str, step: str, key: str) -> Earlier
             record = read_record(earlier).steps.get(step)
         except EchelonError:
             continue
-        if record is None or record.key != key or record.state not in HAS_VALUES:
+        if record is None or record.key != key or record.state not in DONE:
             continue
         there = files_in(earlier.work)
         if any(there.get(path) != tuple(stamp) for path, stamp in record.files.items()):

@@ -1,44 +1,57 @@
-"""The folder of one pipeline run: what is in it, its record, and its number.
+"""The folder of one pipeline run: what is in it, and what its executor has written down to go on by. How it
+stands, the events of its run tell.
 
 ::
 
     runs/NAME-1/
-        pipeline.json     the record: parameters, and how each step stands
+        pipeline.json     parameters, what was asked for, and what each step has made
         notebook.ipynb    the executed notebook; notebook.html beside it
         work/             the current directory of every step
         values/           variables between steps
         steps/STEP/       results of each step's run: outputs of its cells, logs
         program/          what the steps' processes ran
-        secret            seals the variables; its owner's alone
-        lock              held by the command that runs the steps
-        stop              a `stop` was asked for: that command starts no further step"""
+        secret            seals the variables; its owner's alone"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from echelon.engines.decoding import decode
 from echelon.engines.durable import replace_file, write_file
 from echelon.engines.reservation import RUNS, make_runs
-from echelon.errors import RunExists, StateTrouble, from_os_error
+from echelon.errors import StateTrouble, from_os_error
+from echelon.model.program import StepState
+from echelon.model.settings import Settings
 from echelon.notebook.kept.volume import RunVolume
 from echelon.notebook.picture.graph import Node
 from echelon.values import frozen
 
-StepState = Literal["waiting", "running", "succeeded", "failed", "stopped", "not-reached", "cached", "kept"]
-HAS_VALUES: frozenset[str] = frozenset({"succeeded", "cached", "kept"})
-SCHEMA = 1
+PRIVATE = ("secret", "program", "values")  # what is in the folder and is no result
+SCHEMA = 2
 _NEVER_LINKED = ("runs", "__pycache__")
+
+
+@frozen
+class Options:
+    """How a pipeline is run."""
+
+    python: str | None = None
+    cache: bool = False
+    restarts: int = 0  # of a step, after a failure
+    parallel: int | None = None  # workers at the same time
+    no_gpus: bool = False  # whatever the tags ask for
+    pods: Settings = field(default_factory=Settings)  # in a cluster, for all steps
+    image: str | None = None  # in a cluster, before the one that the notebook names
+    volume: str | None = None  # in a cluster: pvc:NAME[/PATH] or new:[SIZE][@CLASS]
+    volume_mode: str | None = None  # of a new one: rwx or rwo
 
 
 @frozen
@@ -46,8 +59,7 @@ class StepRecord:
     """How a step stands, or how it ended."""
 
     state: StepState = "waiting"
-    run: str = ""  # the name of its run
-    submitted: bool = False  # whether there is such a run
+    run: str = ""  # the address of its run
     started: float | None = None
     ended: float | None = None
     cell: int | None = None  # the cell that failed, and the line in it
@@ -63,7 +75,7 @@ class StepRecord:
 
 @frozen
 class PipelineRecord:
-    """A pipeline run, as `pipeline.json` has it."""
+    """A pipeline run, as `pipeline.json` has it: what its executor was asked for, and how far it has come."""
 
     name: str
     notebook: str
@@ -77,7 +89,8 @@ class PipelineRecord:
     volume: RunVolume | None = None  # in a cluster, what holds their values and files
     image: str = ""  # in a cluster, that of every step that names none; "" is the cluster's default
     graph: tuple[Node, ...] = ()  # of the notebook as it was then
-    over: bool = True  # whether the command that ran its steps came to its own end
+    options: Options = field(default_factory=Options)
+    todo: tuple[str, ...] = ()  # the steps that are run in this start; without any, all that are not done
     missing: str = ""  # what of its results is not in its folder, and why
     schema: int = SCHEMA
 
@@ -143,63 +156,6 @@ def make_folder(root: Path, name: str, taken: Iterable[str]) -> PipelineFolder:
     return folder
 
 
-@contextlib.contextmanager
-def held(folder: PipelineFolder) -> Iterator[None]:
-    """Hold a pipeline run, so that no two commands run its steps; raises RunExists if another one does."""
-    import fcntl
-
-    with (folder.path / "lock").open("ab") as file:
-        for patience in (*[0.02] * 10, None):  # who only looks has it for a moment
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if patience is None:
-                    raise RunExists(
-                        f"another command runs steps of {folder.name!r} now",
-                        hint="wait for its end, or stop it",
-                    ) from None
-                time.sleep(patience)
-        stop = folder.path / "stop"
-        stop.unlink(missing_ok=True)  # it was meant for an earlier command
-        try:
-            yield
-        finally:
-            stop.unlink(missing_ok=True)
-
-
-def is_held(folder: PipelineFolder) -> bool:
-    """Whether a command runs steps of a pipeline run now."""
-    import fcntl
-
-    try:
-        with (folder.path / "lock").open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def order_stop(folder: PipelineFolder) -> bool:
-    """Let the command that runs steps of a pipeline run start none any more; False if there is no such
-    command. Who orders it looks for the runs to stop afterwards: whichever that misses, the command stops.
-    """
-    if not is_held(folder):
-        return False
-    try:
-        (folder.path / "stop").touch(0o600)
-    except OSError as error:
-        raise from_os_error(error, folder.path) from None
-    return True
-
-
-def is_to_stop(folder: PipelineFolder) -> bool:
-    """Whether a `stop` was asked for."""
-    return (folder.path / "stop").exists()
-
-
 def pipeline_folders(root: Path, name: str) -> list[PipelineFolder]:
     """All pipeline runs of that name, the oldest first."""
     pattern = re.compile(rf"{re.escape(name)}-(\d+)")
@@ -256,10 +212,10 @@ def as_json(value: Any) -> Any:
         return repr(value)
 
 
-def write_record(folder: PipelineFolder, record: PipelineRecord) -> None:
-    """Replace the record of a pipeline run; `--from` goes on by it, after a power cut too."""
+def write_record(folder: PipelineFolder, record: PipelineRecord, *, sync: bool = True) -> None:
+    """Replace the record of a pipeline run; its executor goes on by it, after a power cut too (`sync`)."""
     content = msgspec.json.format(msgspec.json.encode(record), indent=1)
-    replace_file(folder.path / "pipeline.json", content)
+    replace_file(folder.path / "pipeline.json", content, sync=sync)
 
 
 def published(folder: PipelineFolder, step: str) -> dict[str, Any]:

@@ -6,13 +6,20 @@ import { count as grouped, plain, time } from "/static/words.js";
 
 const TALLEST = 8e6; // pixels; browsers cut what is much taller, so beyond it a pixel is more than one
 const MARGIN = 30; // lines beyond those in sight that should be there
-const [NUMBER, AT, RANK, WORKER, STREAM, TEXT] = [0, 1, 2, 3, 4, 5];
+const [NUMBER, AT, RANK, WORKER, STREAM, TEXT, STEP] = [0, 1, 2, 3, 4, 5, 6];
 
 export const NO_LINES = { lines: [], start: 0, first: 0, end: 0, count: 0, complete: true, at: null };
 
 // Lines after a message of the server, which leaves out those that are as they were.
 export const taken = (now, message) => ({ ...message, lines: message.lines ?? now.lines });
 
+// Most steps have one rank.
+function who(line) {
+  if (line[STEP]) return `[${line[STEP]}${line[RANK] ? ` ${line[RANK]}` : ""}]`;
+  return line[RANK] === null ? `agent ${line[WORKER]}` : `[${line[RANK]}]`;
+}
+
+// `ranks` to choose from; none of a run that is made of runs.
 export function Lines({ found, ranks, wanted, ask }) {
   const { lines, start, first, end, count } = found;
   const box = useRef(null);
@@ -86,17 +93,17 @@ export function Lines({ found, ranks, wanted, ask }) {
   const choose = (what) => { setTop(null); ask({ ...what, at: null }); };
 
   const rows = useMemo(() => lines.map((line) => html`<div key=${line[NUMBER]} class=${`line ${line[STREAM]}`}>
-    <span class="who">${time(line[AT])} ${line[RANK] === null ? `agent ${line[WORKER]}` : `[${line[RANK]}]`}${line[STREAM] === "stderr" ? "!" : " "}</span>
+    <span class="who">${time(line[AT])} ${who(line)}${line[STREAM] === "stderr" ? "!" : " "}</span>
     <span class="text">${plain(line[TEXT])}</span></div>`), [lines]);
   const offset = scrolled - (place - start) * size.line;
   const filtered = wanted.search || wanted.rank !== null;
   const many = end - first;
   return html`
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
-      <label>Rank <select value=${wanted.rank ?? ""} onChange=${(event) =>
+      ${ranks === null ? null : html`<label>Rank <select value=${wanted.rank ?? ""} onChange=${(event) =>
         choose({ rank: event.target.value === "" ? null : Number(event.target.value) })}>
         <option value="">all</option>${ranks.map((rank) => html`<option value=${rank}>${rank}</option>`)}
-      </select></label>
+      </select></label>`}
       <label>Search <input type="search" value=${text} maxlength="200" onInput=${(event) => {
         setText(event.target.value);
         choose({ search: event.target.value });

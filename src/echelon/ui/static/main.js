@@ -3,19 +3,18 @@
 import { html, render, useEffect, useState } from "/static/preact.js";
 import { enter, get } from "/static/server.js";
 import { Cluster } from "/static/cluster.js";
-import { Pipeline } from "/static/pipeline.js";
 import { Run } from "/static/run.js";
 import { Runs } from "/static/runs.js";
 import { Missing, Trouble, setPlace } from "/static/parts.js";
 
-// What a fragment names: people cut, mend and mistype addresses.
+// What a fragment names: people cut, mend and mistype addresses. A pipeline is a run; older addresses call it one.
 function read(hash) {
   const [, kind, coded] = /^#\/(run|pipeline)\/(.*)$/s.exec(hash) || [];
   if (!kind) return { kind: { "#/cluster": "cluster", "#/": "runs", "#": "runs", "": "runs" }[hash] || "nothing" };
   try {
-    return { kind, name: decodeURIComponent(coded.replace(/\/$/, "")) };
+    return { kind: "run", name: decodeURIComponent(coded.replace(/\/$/, "")) };
   } catch { // a % that is no escape
-    return { kind, name: coded };
+    return { kind: "run", name: coded };
   }
 }
 
@@ -37,7 +36,6 @@ function Page({ about }) {
     <main tabindex="-1">${kind === "nothing" ? html`<${Missing} what="page" />`
       : name !== undefined && !/^[\w.-]{1,128}$/.test(name) ? html`<${Missing} what=${kind} name=${name} />`
       : kind === "run" ? html`<${Run} key=${name} name=${name} readOnly=${about.read_only} />`
-      : kind === "pipeline" ? html`<${Pipeline} key=${name} name=${name} />`
       : kind === "cluster" ? html`<${Cluster} />` : html`<${Runs} about=${about} />`}</main>`;
 }
 

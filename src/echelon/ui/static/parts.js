@@ -3,8 +3,8 @@
 import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { plain, sign } from "/static/words.js";
 
-export const State = ({ state, mark }) =>
-  html`<span class=${`state ${state}`}><span aria-hidden="true">${mark || sign(state)}</span> ${state.replace("-", " ")}</span>`;
+export const State = ({ state }) =>
+  html`<span class=${`state ${state}`}><span aria-hidden="true">${sign(state)}</span> ${state.replace("-", " ")}</span>`;
 
 export const Trouble = ({ error, hint }) =>
   error ? html`<p class="trouble" role="alert"><strong>${error}</strong>${hint ? html`<br />${hint}` : null}</p>` : null;

@@ -5,6 +5,7 @@ import { get, post, useLive } from "/static/server.js";
 import { Confirm, Missing, Notices, State, Table, Trouble, useTitle } from "/static/parts.js";
 import { Curves, NO_CURVES } from "/static/curves.js";
 import { Lines, NO_LINES, taken } from "/static/lines.js";
+import { DONE, Steps } from "/static/steps.js";
 import { bytes, duration, isOver, moment, plain, time, useTick } from "/static/words.js";
 
 export function Run({ name, readOnly }) {
@@ -16,7 +17,7 @@ export function Run({ name, readOnly }) {
   const [wanted, setWanted] = useState({ rank: null, search: "", at: null });
   const [asking, setAsking] = useState(null);
   const { connected, ask } = useLive(`page=run&name=${encodeURIComponent(name)}`, (message) => {
-    if (message.kind === "run") setRun(message.run);
+    if (message.kind === "run") setRun({ ...message.run, skew: Date.now() / 1000 - message.run.now });
     if (message.kind === "trouble") setTrouble(message);
     if (message.kind === "metrics") setCurves(message);
     if (message.kind === "progress") setProgress(message.progress);
@@ -34,36 +35,55 @@ export function Run({ name, readOnly }) {
   if (run === null) return html`<${Notices} connected=${connected} trouble=${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
   const status = run.status;
   const over = isOver(status.state);
-  const ranks = status.workers.flatMap((worker) => worker.ranks);
+  const steps = status.steps;
+  const isMade = run.links !== null; // of runs: its own worker only starts them
+  const isHere = status.uri !== ""; // another machine has started it, else
+  const { skew } = run;
   return html`
     <${Notices} connected=${connected} trouble=${trouble} name=${name} more=${run.trouble} />
     <h1>${name} <${State} state=${status.state} /></h1>
     ${status.reason && status.reason !== status.root_cause?.summary ? html`<p class="reason">${plain(status.reason)}</p>` : null}
     <dl class="facts">
-      ${run.pipeline ? html`<dt>Step of</dt><dd><a href=${`#/pipeline/${encodeURIComponent(run.pipeline)}`}>${run.pipeline}</a></dd>` : null}
+      ${run.parent ? html`<dt>Step of</dt><dd><a href=${`#/run/${encodeURIComponent(run.parent)}`}>${run.parent}</a></dd>` : null}
       <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
       <dt>Started</dt><dd>${moment(status.created)}${status.owner ? ` by ${status.owner}` : ""}</dd>
+      ${isMade ? html`<dt>Took</dt><dd><${Took} status=${status} skew=${skew} over=${over} /></dd>
+        <dt>Steps</dt><dd>${steps.filter((step) => DONE.includes(step.state)).length} of ${steps.length} done</dd>` : null}
       ${progress ? html`<dt>Progress</dt><dd><${Progress} ...${progress} /></dd>` : null}
       ${status.restarts ? html`<dt>Restarts</dt><dd>${status.restarts} of ${status.restarts_allowed}</dd>` : null}
       ${status.exit_code === null ? null : html`<dt>Exit code</dt><dd>${status.exit_code}</dd>`}
       ${status.results ? html`<dt>Results</dt><dd><code>${status.results}</code></dd>` : null}
     </dl>
-    ${readOnly || trouble.unknown ? null : html`<div class="buttons">
+    ${readOnly || trouble.unknown || !isHere ? null : html`<div class="buttons">
       ${over ? html`<button type="button" class="danger" onClick=${() => setAsking("remove")}>Remove</button>`
         : html`<button type="button" class="danger" onClick=${() => setAsking("stop")}>Stop</button>`}</div>`}
-    ${asking === "stop" ? html`<${Confirm} verb="Stop it" question=${`Stop run ${name}? Its ranks get SIGTERM, and SIGKILL ten seconds later.`}
+    ${asking === "stop" ? html`<${Confirm} verb="Stop it" question=${`Stop run ${name}? ${isMade ? "No further step starts, and the ranks of those that run" : "Its ranks"} get SIGTERM, and SIGKILL ten seconds later.`}
       onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/stop`); setAsking(null); }} />` : null}
-    ${asking === "remove" ? html`<${Confirm} verb="Remove it" question=${`Remove run ${name}? It is forgotten and its name is free; its results stay.`}
+    ${asking === "remove" ? html`<${Confirm} verb="Remove it" question=${`Remove run ${name}${isMade ? " and its steps" : ""}? It is forgotten and its name is free; its results stay.`}
       onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/remove`); location.hash = "#/"; }} />` : null}
     <${Cause} cause=${status.root_cause} />
-    <h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${Date.now() / 1000 - run.now} over=${over} />
+    ${isMade ? html`<${Steps} name=${name} steps=${steps} links=${run.links} skew=${skew} over=${over} />`
+      : html`<h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${skew} over=${over} />`}
+    ${isHere ? html`<${Body} ...${{ name, path, run, isMade, over, lines, curves, wanted, ask, choose }} />` : null}`;
+}
+
+// What it prints, measures and leaves.
+function Body({ name, path, run, isMade, over, lines, curves, wanted, ask, choose }) {
+  const { state, workers } = run.status;
+  const ranks = isMade ? null : workers.flatMap((worker) => worker.ranks);
+  return html`
     <h2>Curves</h2><${Curves} found=${curves} over=${over} ask=${(what) => ask(what, "charts")} />
     <h2>Output</h2>
     <${Lines} found=${lines} ranks=${ranks} wanted=${wanted} ask=${choose} />
-    <h2>Workers</h2><${Workers} workers=${status.workers} />
-    <h2>Results</h2><${Results} path=${path} name=${name} state=${status.state} />
-    <details><summary>What happened</summary><${Events} path=${path} state=${status.state} /></details>
-    <details><summary>Job file</summary><pre>${run.job || "It cannot be read."}</pre></details>`;
+    ${isMade ? null : html`<h2>Workers</h2><${Workers} workers=${workers} />`}
+    <h2>Results</h2><${Results} path=${path} name=${name} state=${state} />
+    <details><summary>What happened</summary><${Events} path=${path} state=${state} /></details>
+    ${isMade ? null : html`<details><summary>Job file</summary><pre>${run.job || "It cannot be read."}</pre></details>`}`;
+}
+
+function Took({ status, skew, over }) {
+  useTick(!over);
+  return html`${duration((status.ended ?? Date.now() / 1000 - skew) - status.created)}${over ? "" : " so far"}`;
 }
 
 const Progress = ({ done, text, rank }) => html`
@@ -133,5 +153,7 @@ function Events({ path, state }) {
   useEffect(() => { get(`${path}/events`).then(setFound, () => setFound([])); }, [path, state]);
   return html`<${Table} heads=${["Time", "Event", "Worker", "What"]} rows=${found.map((event, at) => ({ key: at, cells: [
     time(event.at), event.kind, event.worker ?? "-",
-    plain(event.reason || event.cause?.summary || event.outcome || (event.exit_code === undefined ? "" : `exit code ${event.exit_code}`))] }))} />`;
+    plain(event.reason || event.cause?.summary || event.outcome || changed(event.steps) || (event.exit_code === undefined ? "" : `exit code ${event.exit_code}`))] }))} />`;
 }
+
+const changed = (steps) => (steps || []).map((step) => `${step.name}: ${step.state.replace("-", " ")}`).join(", ");

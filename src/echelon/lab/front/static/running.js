@@ -118,10 +118,10 @@ export class Running {
   async end() {
     this.stop.disabled = true;
     try {
-      const { troubles } = await this.jupyter.ask("stop", { path: this.jupyter.path(), name: this.run.name });
-      this.tell(troubles.join("\n"));
+      const { note } = await this.jupyter.ask("stop", { path: this.jupyter.path(), name: this.run.name });
+      this.tell(note || "");
     } catch (error) {
-      this.tell(error.message);
+      this.tell([error.message, error.hint].filter(Boolean).join("\n"));
     } finally {
       this.stop.disabled = false;
     }
@@ -139,7 +139,7 @@ export class Running {
     try {
       const { name } = this.run;
       const found = await this.jupyter.ask("dashboard", { path: this.jupyter.path(), name });
-      const address = `${found.address}/pipeline/${encodeURIComponent(name)}`;
+      const address = `${found.address}/run/${encodeURIComponent(name)}`;
       const link = make("a", { href: address, target: "_blank", rel: "noopener" }, "The dashboard");
       this.address.replaceChildren(link, ` has the runs of ${name}.`);
       link.focus();
@@ -178,7 +178,8 @@ export class Running {
       this.steps.replaceChildren(...items);
     }
     const metrics = Object.entries(run?.metrics || {}).map(([name, value]) => `${name}: ${value}`);
-    this.more.textContent = run ? [...metrics, run.over ? `Results: ${run.results}` : ""].filter(Boolean).join(" · ") : "";
+    const reason = run?.steps.some(step => step.state === "failed") ? "" : run?.reason;  // else it is at the step
+    this.more.textContent = run ? [reason, ...metrics, run.over ? `Results: ${run.results}` : ""].filter(Boolean).join(" · ") : "";
     this.jupyter.changed();
   }
 
@@ -276,9 +277,9 @@ export class Running {
 
 function summary(run) {
   const count = run.steps.filter(step => ["succeeded", "cached", "kept"].includes(step.state)).length;
-  const all = `${count} of ${run.steps.length} steps done`;
-  if (!run.over) return count === run.steps.length ? "all steps done, writing its results" : `running, ${all}`;
-  return run.state === "succeeded" ? "succeeded" : `${run.state}, ${all}`;
+  if (!run.steps.length || run.state === "succeeded") return run.state;
+  if (!run.over && count === run.steps.length) return "all steps done, writing its results";
+  return `${run.state}, ${count} of ${run.steps.length} steps done`;
 }
 
 function took(step) {

@@ -1,42 +1,27 @@
-// A notebook's pipeline: its graph, and how each step stands.
+// The runs that a run is made of: their graph, and how each of them stands.
 
-import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { useLive } from "/static/server.js";
-import { Missing, Notices, State, Table, useTitle } from "/static/parts.js";
-import { duration, isOver, moment, plain, useTick } from "/static/words.js";
+import { html, useEffect, useRef } from "/static/preact.js";
+import { State, Table } from "/static/parts.js";
+import { duration, plain, useTick } from "/static/words.js";
 
-export function Pipeline({ name }) {
-  const [found, setFound] = useState(null);
-  const [trouble, setTrouble] = useState({});
-  const { connected } = useLive(`page=pipeline&name=${encodeURIComponent(name)}`, (message) => {
-    if (message.kind === "pipeline") setFound({ ...message.pipeline, skew: Date.now() / 1000 - message.pipeline.now });
-    if (message.kind === "trouble") setTrouble(message);
-  });
-  useTitle(name);
-  useTick(found !== null && !isOver(found.state));
-  if (found === null && trouble.unknown) return html`<${Missing} what="pipeline" name=${name} />`;
-  if (found === null) return html`<${Notices} connected=${connected} trouble=${trouble} /><h1>${name}</h1>${trouble.error ? null : html`<p role="status">Looking …</p>`}`;
-  const now = Date.now() / 1000 - found.skew;
+export const DONE = ["succeeded", "cached", "kept"];
+
+// `links` are the names, by step, of the runs that have a page here.
+export function Steps({ name, steps, links, skew, over }) {
+  useTick(!over);
+  const now = Date.now() / 1000 - skew;
+  if (steps.length === 0) return html`<h2>Steps</h2><p>They are not known yet.</p>`;
   return html`
-    <${Notices} connected=${connected} trouble=${trouble} name=${name} />
-    <h1>${name} <${State} state=${found.state} /></h1>
-    ${found.reason ? html`<p class="reason">${plain(found.reason)}</p>` : null}
-    <dl class="facts">
-      ${found.notebook ? html`<dt>Notebook</dt><dd><code>${plain(found.notebook)}</code></dd>` : null}
-      <dt>Started</dt><dd>${moment(found.created)}${found.own ? "" : ` by ${found.owner}`}</dd>
-      <dt>Took</dt><dd>${duration((found.ended ?? now) - found.created)}${isOver(found.state) ? "" : " so far"}</dd>
-      <dt>Steps</dt><dd>${found.done} of ${found.steps.length} done</dd>
-    </dl>
-    <h2>Graph</h2><${Graph} name=${name} steps=${found.steps} />
+    <h2>Graph</h2><${Graph} name=${name} steps=${steps} links=${links} />
     <h2>Steps</h2>
-    <${Table} heads=${["Step", "State", "Took", "After", "Gets", "What"]} rows=${found.steps.map((step) => ({ key: step.name, cells: [
-      step.run ? html`<a href=${`#/run/${encodeURIComponent(step.run)}`}>${step.name}</a>` : step.name,
-      html`<${State} state=${step.state} mark=${step.sign} />`,
+    <${Table} heads=${["Step", "State", "Took", "After", "Gets", "What"]} rows=${steps.map((step) => ({ key: step.name, cells: [
+      links[step.name] ? html`<a href=${`#/run/${encodeURIComponent(links[step.name])}`}>${step.name}</a>` : step.name,
+      html`<${State} state=${step.state} />`,
       step.started === null ? "-" : html`<span class="time">${duration((step.ended ?? now) - step.started)}</span>`,
-      (step.after || []).join(", ") || "-", gets(step) || "-", what(step)] }))} />`;
+      step.after.join(", ") || "-", gets(step) || "-", what(step)] }))} />`;
 }
 
-const gets = (step) => Object.entries(step.gets || {}).map(([from, names]) => `${names.join(", ")} from ${from}`).join("; ");
+const gets = (step) => Object.entries(step.gets).map(([from, names]) => `${names.join(", ")} from ${from}`).join("; ");
 
 function what(step) {
   const where = step.cell === null ? "" : `cell ${step.cell}${step.line === null ? "" : `, line ${step.line}`}: `;
@@ -45,11 +30,11 @@ function what(step) {
 
 // The server's drawing: again whenever a step stands otherwise. The link that has the focus keeps it, also when
 // one drawing in between has no such link.
-function Graph({ name, steps }) {
+function Graph({ name, steps, links }) {
   const place = useRef(null), focused = useRef(null);
   useEffect(() => {
     let left = false, timer = 0;
-    const draw = () => picture(`/api/pipelines/${encodeURIComponent(name)}/graph`).then((drawn) => {
+    const draw = () => picture(`/api/runs/${encodeURIComponent(name)}/graph`).then((drawn) => {
       if (left) return;
       if (!drawn) { // the request was lost: no other change may come
         timer = setTimeout(draw, 2000);
@@ -62,7 +47,7 @@ function Graph({ name, steps }) {
     });
     draw();
     return () => { left = true; clearTimeout(timer); };
-  }, [name, JSON.stringify(steps.map((step) => [step.state, step.run]))]);
+  }, [name, JSON.stringify(steps.map((step) => [step.name, step.state, links[step.name]]))]);
   return html`<div class="graph" ref=${place} role="group" aria-label=${`graph of ${name}`} tabindex="0"></div>`;
 }
 

@@ -1,0 +1,110 @@
+"""A run that is made of runs, as an ordinary run of this machine: the job of its executor, and what the
+executor tells it and is told.
+
+The executor runs under echelon's own Python, asks for no place in the queue, and passes on to its steps the
+environment in which the user started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from echelon.engines.abilities import Programs, StopOrder, required
+from echelon.engines.base import Engine
+from echelon.engines.choose import LOCAL, choose_engine
+from echelon.model.event import Event
+from echelon.model.job import Job
+from echelon.model.plan import Plan
+from echelon.model.program import Program
+from echelon.model.run import RunRef
+
+_OWN = (
+    "ECHELON_RUN",
+    "ECHELON_WORKER",
+    "ECHELON_WORKERS",
+    "ECHELON_RANK",
+    "ECHELON_RANKS",
+    "ECHELON_RESTART",
+    "ECHELON_OUTPUT",
+)  # fmt: skip - of the executor, as of any rank
+_IF_NOT_SET = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")  # what an agent sets for ranks whose user has not
+_LAST_ENDED = 30.0  # seconds for what a step's run does when it has ended, such as to compress its output
+
+
+def job_of_parent(
+    name: str,
+    results: Path,
+    module: str,
+    arguments: Sequence[str],
+    program: Program,
+    *,
+    grace: float,
+    timeout: float | None = None,
+) -> Job:
+    """The job whose ranks are one executor: `module`, with these arguments. `grace` is that of its steps."""
+    return Job(
+        name=name,
+        command=(sys.executable, "-P", "-m", module, *arguments),
+        framework="plain",
+        env={name: "" for name in _IF_NOT_SET if name not in os.environ},
+        grace=grace + program.wind_up,
+        timeout=timeout,
+        results=str(results),
+        resume=True,  # the folder holds what the executor reads
+        cwd=str(Path.cwd()),
+        program=program,
+    )
+
+
+class Own:
+    """The run that this process is the executor of."""
+
+    def __init__(self) -> None:
+        self._engine: Engine = choose_engine(LOCAL)
+        self._programs: Programs = required(self._engine.programs, "runs of runs", self._engine.traits)
+        self.ref = RunRef(engine=LOCAL, name=os.environ["ECHELON_RUN"])
+        self._signalled: StopOrder | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note_signal)
+        restore(os.environ, self._engine.read(self.ref).plan)
+
+    def tell(self, event: Event) -> None:
+        """Something has happened."""
+        self._programs.tell(self.ref, event)
+
+    def note(self, text: str) -> None:
+        """Tell the user something."""
+        self.tell(Event(kind="note", at=time.time(), reason=text))
+
+    def asked(self) -> StopOrder | None:
+        """The stop that was asked for; that of a time-out came as a signal alone."""
+        return self._programs.asked(self.ref) or self._signalled
+
+    def _note_signal(self, number: int, _frame: object) -> None:
+        self._signalled = StopOrder(signal="SIGINT" if number == signal.SIGINT else "SIGTERM")
+
+
+def restore(environment: MutableMapping[str, str], plan: Plan | None) -> None:
+    """Take out of an environment what an agent has put in for the executor, and its steps must not have."""
+    wiring: Mapping[str, str] = plan.launches[0].wiring if plan is not None else {}
+    for name in (*_OWN, *wiring):
+        environment.pop(name, None)
+    for name in _IF_NOT_SET:
+        if not environment.get(name):
+            environment.pop(name, None)
+
+
+def await_children() -> None:
+    """Wait for the processes that this one has started: the supervisor of a step's run may still have
+    something to do when the run has ended.
+    """
+    deadline = time.monotonic() + _LAST_ENDED
+    with suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.02)
