@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.cli.executor import start
 from tests.cli.terminal import Terminal
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, wait_until
 
 import echelon
 from echelon.cli.following.part_lines import PartLines
@@ -118,6 +118,20 @@ def test_steps_that_go_on_stand_at_the_bottom(home: Path, write: Write) -> None:
         assert not [line for line in terminal.lines if "] running" in line]
         assert "[last] end" in terminal.lines
         assert re.search(r"succeeded in .* s; ", terminal.lines[-1])
+    finally:
+        terminal.close()
+
+
+def test_logs_of_one_that_goes_on_have_it_too(home: Path, write: Write) -> None:
+    write("train.py", HOLD)
+    run = start("book-1", "train")
+    wait_until(lambda: list(run.logs()), "the first line")
+    terminal = Terminal("logs", "-f", "book-1", environment={"NO_COLOR": "1"})
+    try:
+        terminal.expect_lines(r"^\[train\] begun", r"^\[train\] running")
+        Path("go").touch()
+        assert terminal.end() == 0
+        assert terminal.lines == ["[train] begun", "[train] loss=1"]
     finally:
         terminal.close()
 
@@ -225,7 +239,8 @@ def test_notices_of_steps_come_once() -> None:
     waits = Step(name="train", state="queued", reason="2 GPUs are in use")
     assert told(waits) == ["step train: 2 GPUs are in use"]
     assert told(waits) == []
-    assert told(Step(name="train", state="running", started=1.0)) == []
+    ends = "rank 0 exited with code 1"  # so does its end
+    assert told(Step(name="train", state="running", started=1.0, reason=ends)) == []
     failed = Step(
         name="train", state="failed", started=1.0, ended=4.2, cell=4, line=2, reason="ValueError: x"
     )
