@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tqdm import tqdm
 
@@ -109,6 +109,9 @@ def test_a_users_pattern_goes_first() -> None:
     ascii_=st.booleans(),
     unit=st.sampled_from(["it", "batch", "samples", "steps"]),
     prefix=st.sampled_from(["", "train", "Epoch 3/10", "a 7% share of | "]),
+)
+@example(  # ten thousand hours are left
+    total=16384, done=6.2e-05, elapsed=2198.0, ascii_=False, unit="it", prefix=""
 )
 def test_any_bar_of_tqdm(
     total: int, done: float, elapsed: float, ascii_: bool, unit: str, prefix: str

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 from tests.faults.kubernetes.terminal import Terminal
@@ -57,7 +59,7 @@ def test_a_pipeline_in_pods_goes_on_after_a_step_that_had_too_little_memory(term
     assert [step["state"] for step in record["steps"].values()] == ["kept", "succeeded"]
 
 
-def test_a_stop_lets_no_waiting_step_start_and_a_killed_command_is_lost(terminal: Terminal) -> None:
+def test_a_stop_lets_no_waiting_step_start_and_a_killed_executor_is_lost(terminal: Terminal) -> None:
     cells = [
         ("imports", "import pathlib, time"),
         ("step:first", "print('first began', flush=True)\ntime.sleep(600)"),
@@ -83,11 +85,38 @@ def test_a_stop_lets_no_waiting_step_start_and_a_killed_command_is_lost(terminal
 
     command = terminal.start(*words, "--parallel", "1")
     command.wait_for("first began")
-    command.process.kill()
-    command.wait()
-    assert state_of("two-2") == {"running"}  # its step goes on
-    assert "two-2 lost" in terminal.call("stop", "two-2").stdout
+    told = json.loads(terminal.call("status", "two-2", "-o", "json").stdout)
+    os.kill(next(iter(told["workers"][0]["rank_pids"].values())), signal.SIGKILL)  # the executor
+    assert command.wait() == 117, command
     assert state_of("two-2") == {"lost"}
+    listed = {row["name"]: row["state"] for row in json.loads(terminal.call("ps", "-o", "json").stdout)}
+    assert listed == {"two-2-first": "running"}  # its step goes on
+    assert terminal.call("rm", "two-2").returncode != 0
+    terminal.call("stop", "two-2")
+    assert state_of("two-2") == {"lost"}
+    assert not terminal.call("ps", "-q").stdout
     removed = terminal.call("rm", "two-1", "two-2").stderr
     assert "volume two-1, which was made for two-1, is removed" in removed
     assert "volume two-2 stays: files of the steps of two-2 are there alone" in removed
+
+
+def test_a_killed_executor_is_taken_up_with_the_step_that_went_on(terminal: Terminal) -> None:
+    cells = [
+        ("imports", "import pathlib, time"),
+        ("step:first", "print('first began', flush=True)\ntime.sleep(20)\nx = 5"),
+        ("step:second", "print('x is', x)"),
+    ]
+    write_book(terminal.folder / "two.ipynb", cells)
+    words = ("notebook", "run", "two.ipynb", "--image", terminal.image, "--volume", "new:50Mi@shared")
+    command = terminal.start(*words)
+    command.wait_for("first began")
+    told = json.loads(terminal.call("status", "two-1", "-o", "json").stdout)
+    os.kill(next(iter(told["workers"][0]["rank_pids"].values())), signal.SIGKILL)
+    command.wait()
+    pods = [pod["metadata"]["uid"] for pod in terminal.pods("two-1-first")]
+    resumed = terminal.call("resume", "two-1")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "[second] x is 5" in resumed.stdout
+    assert [pod["metadata"]["uid"] for pod in terminal.pods("two-1-first")] == pods
+    assert terminal.read("two-1", "notebook.ipynb")
+    terminal.check_removal("two-1")

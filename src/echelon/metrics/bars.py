@@ -11,7 +11,7 @@ from typing import NamedTuple
 from echelon.metrics.text import COUNT, SEEN, Found, parse
 
 _AMOUNT = r"\d{1,15}(?:\.\d{1,3})?[kMGT]?"
-_TIME = r"(?:\d{1,4}:)?\d{1,4}:\d\d"
+_TIME = r"(?:\d{1,9}:)?\d{1,4}:\d\d"
 _SPEED = r"([\d.]{1,12}|\?)([kMGT]?)([A-Za-z ]{0,24}/[A-Za-z]{1,24})"
 # `41%|####      | 41/100 [00:10<00:14,  4.1it/s`; of several, the agent leaves out what grows.
 _TQDM = re.compile(

@@ -339,13 +339,16 @@ def _finish_steps(status: _Draft, event: Event) -> None:
             )
     if status.state != "failed":
         return
+    cause = event.cause
+    if cause is not None and (cause.signal is not None or cause.kind == "worker-lost"):
+        how = f"was killed by {cause.signal}" if cause.signal is not None else f"is lost: {cause.summary}"
+        status.state, status.root_cause, status.exit_code = "lost", None, LOST_EXIT_CODE
+        status.reason = f"its executor {how}; `echelon resume` takes it up"
+        return
     worst = next((step for step in status.steps.values() if step.state in ("failed", "timed-out")), None)
     if worst is not None:
         status.root_cause = None
         status.reason = f"step {worst.name}{f': {worst.reason}' if worst.reason else ''}"
-    elif event.cause is not None and event.cause.signal is not None:
-        status.state, status.root_cause, status.exit_code = "lost", None, LOST_EXIT_CODE
-        status.reason = f"its executor was killed by {event.cause.signal}; `echelon resume` takes it up"
 
 
 def _apply_to_worker(worker: _WorkerDraft, event: Event) -> None:

@@ -154,13 +154,14 @@ def test_a_progress_bar_is_painted_over(terminal: Open, write: Write) -> None:
 @pytest.mark.parametrize("words", [["top"], ["ps", "--watch"]])
 def test_live_views_until_control_c(terminal: Open, words: list[str]) -> None:
     screen = terminal(*words)
-    screen.expect(r"(?s)\x1b\[2J.*\x1b\[2J.*\n")
+    screen.expect(r"(?s)\x1b\[\?1049h.*\x1b\[H.*\x1b\[H.*\n")
     screen.type("\x03")
     assert screen.end() == 130
+    assert "\x1b[?1049l" in screen.shown  # the user's own screen is back
     assert "Traceback" not in screen.shown
 
 
 def test_usage_error_on_a_terminal(terminal: Open) -> None:
-    screen = terminal("run", "--gpus", "99999", "--", "true")
+    screen = terminal("run", "--force", "--gpus", "99999", "--", "true")
     assert screen.end() == 113
     assert "hint: " in screen.shown
