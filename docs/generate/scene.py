@@ -28,6 +28,14 @@ _HELD = {
 }
 
 
+_TITANIC = {
+    "parent": Act(lasts=True),
+    "load": Act(lines=("891 rows, 12 columns",)),
+    "clean": Act(lines=("filled 177 ages with their median", "dropped Cabin, Ticket")),
+    "train": Act(lines=tuple(f"epoch={n} loss={0.7 * 0.9**n + 0.38:.4f}" for n in range(40)), lasts=True),
+}
+
+
 class Played(MemoryEngine):
     """A cluster of three nodes; each thing that happens takes `pace` seconds."""
 
@@ -127,7 +135,7 @@ def _failing(rank: int, _restart: int) -> Act:
 def play(now: float) -> Played:
     """Runs of every kind."""
     done = Act(lines=tuple(f"step={step} loss={1 / (step + 1):.3f}" for step in range(50)))
-    programs = {"train.py": _training, "resnet.py": _failing, "done.py": done, "wait.py": Act(lasts=True)}
+    programs = {"train.py": _training, "resnet.py": _failing, "done.py": done, **_TITANIC}
     engine = Played(now, programs)
 
     def start(name: str, script: str, gpus: int = 0, **more: Any) -> None:
@@ -148,10 +156,10 @@ def play(now: float) -> Played:
     engine.at(0.4, 0.5)
     start("fashion", "train.py", gpus=1, workers=8, args=("--epochs", "10"))
     engine.at(0.2, 2.0)
-    start("titanic-2", "wait.py", program=Program(title="notebook", source="titanic.ipynb"))
-    for step, script in (("load", "done.py"), ("clean", "done.py"), ("train", "wait.py")):
+    start("titanic-2", "parent", program=Program(title="notebook", source="titanic.ipynb"))
+    for step in ("load", "clean", "train"):
         own = Parent(run="titanic-2", step=step)
-        start(f"titanic-2-{step}", script, 2 * (step == "train"), parent=own)
+        start(f"titanic-2-{step}", step, 2 * (step == "train"), parent=own)
     engine.tell("titanic-2", *_steps(now - 0.2 * _HOUR))
     engine.at(0.05, 1.0)
     start("llama", "train.py", gpus=8, workers=3)

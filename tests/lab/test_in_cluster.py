@@ -26,6 +26,6 @@ def test_steps_run_in_pods_by_a_button(
     monkeypatch.setenv("ECHELON_VISIT_IMAGE", terminal.image)
     write_book(terminal.folder / "book.ipynb", BOOK, KERNEL)
     assert told_by_visitor("cluster", tmp_path) == ["failed", "continued"]
-    assert "notebook, 2 steps" in terminal.call("ps", "-a").stdout
+    assert "notebook book.ipynb, 2 steps" in terminal.call("ps", "-a").stdout
     terminal.call("rm", "book-1")
     terminal.wait_for_nothing("book-1")

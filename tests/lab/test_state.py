@@ -78,7 +78,7 @@ def is_stopped(run: Run) -> None:
 def loses_its_supervisor(run: Run) -> None:
     told = rundir.read_json(LocalEngine().store.dir(run.name).supervisor)
     assert told is not None
-    os.kill(int(told["pid"]), signal.SIGKILL)
+    os.kill(int(str(told["pid"])), signal.SIGKILL)
     run.wait(PATIENCE, show=False)
 
 

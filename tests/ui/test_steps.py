@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.conftest import PATIENCE
-from tests.parents import IN_CLUSTER, NOTEBOOK, end, parent, step_run
+from tests.parents import IN_CLUSTER, NOTEBOOK, end, kill, parent, step_run
 from tests.ui.client import Client
 from tests.ui.played import LOAD, TRAIN, Played, PlayedCluster
 from tests.ui.test_live import Page
@@ -127,17 +127,33 @@ def test_one_whose_steps_are_in_a_cluster_is_there_and_is_stopped_here(serve: Se
     assert other.status().state == "running"
 
 
+def test_steps_that_outlive_their_executor_are_stopped_with_their_parent(serve: Serve, home: Path) -> None:
+    left = step_run("train", "sleep", "600")
+    run = parent(Step(name="train", state="running", run=str(left)))
+    kill(run)
+    client = serve(LocalEngine()).enter()
+    assert client.data("/api/runs/t-1")["status"]["state"] == "lost"
+    assert left.status().state == "running"
+    assert client.post("/api/runs/t-1/stop")[0] == 200
+    assert left.wait(PATIENCE, show=False).state == "stopped"
+    assert client.post("/api/runs/t-1/remove")[0] == 200
+    assert client.data("/api/runs") == []  # its steps with it
+
+
 def test_what_is_private_to_the_executor_is_no_result(serve: Serve, home: Path) -> None:
     run = parent(LOAD, program=replace(NOTEBOOK, private=("secret", "values")))
     folder = Path(str(run.status().results))
     for path in ("secret", "values/load/x.json", "work/values/kept.txt", "notebook.ipynb"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text("-")
+    (folder / "work" / "link").symlink_to(folder / "secret")
+    (folder / "work" / "folder").symlink_to(folder / "values")
     client = serve(LocalEngine()).enter()
     found = client.data("/api/runs/t-1/results")["files"]
     assert {"notebook.ipynb", "work/values/kept.txt"} <= {file["path"] for file in found}
     assert not [file for file in found if file["path"].startswith(("secret", "values"))]
-    for path in ("secret", "values/load/x.json", "./secret", "work/../secret", "work%2f..%2fsecret"):
+    others = ("work/../secret", "work%2f..%2fsecret", "work/link", "work/folder/load/x.json")
+    for path in ("secret", "values/load/x.json", "./secret", *others):
         assert client.get(f"/api/runs/t-1/results/{path}")[0] != 200
     assert client.get("/api/runs/t-1/results/work/values/kept.txt")[0] == 200
 

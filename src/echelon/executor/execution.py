@@ -19,7 +19,7 @@ from echelon.engines.base import Engine, RunDamaged
 from echelon.errors import EchelonError, ResultsIncomplete, UnknownRun
 from echelon.handle import Run
 from echelon.model.event import Event
-from echelon.model.job import check_name
+from echelon.model.job import STEP, check_name
 from echelon.model.program import DONE, OVER, Parent, Step
 from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, Status, apply
@@ -239,7 +239,8 @@ class Execution:
     def _submit(self, step: Step, ready: Submission, name: str, own: Parent) -> Run:
         check_name(name)
         self._work.starts(step)
-        job = replace(ready.prepared.job, parent=own)
+        job = ready.prepared.job
+        job = replace(job, parent=own, env={**job.env, STEP: step.name})
         return submit(replace(ready.prepared, job=job), self._engine, stays=True, replace=True)
 
     def _left_behind(self, step: str, name: str, own: Parent) -> Run | None:

@@ -21,6 +21,7 @@ LEADING = ("launcher", "chief")  # roles of one worker, whose group comes first
 NAME_LENGTH = 40
 QUEUE_TIMEOUT = 7 * 86400.0
 GRACE = 10.0  # seconds from SIGTERM to SIGKILL, where a job says nothing else
+STEP = "ECHELON_STEP"  # what a run that is a step of another one is called there
 FUNCTIONS = ".echelon"  # the folder among shipped code that holds a function's script
 _MOST_PRIORITY = 1000
 _MOST_WORKERS, _MOST_PROCS = 10_000, 1_000  # more is a slip of the hand, and would take the machine down

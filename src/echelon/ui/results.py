@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from echelon.agent.files.tree import MARKER
@@ -53,15 +53,17 @@ def list_results(results: Results) -> dict[str, Any]:
 def open_result(results: Results, path: str) -> tuple[BinaryIO, int]:
     """One file, open, and its size; InvalidJob for what is no plain file below the folder."""
     folder, private = results
-    first = PurePosixPath(os.path.normpath(path)).parts[:1]
-    if folder is None or not path or "\0" in path or (first and first[0] in private):
-        raise InvalidJob("path", path, "is not among the results", hint="choose one that is listed")
+    none = InvalidJob("path", path, "is not among the results", hint="choose one that is listed")
+    if folder is None or not path or "\0" in path:
+        raise none
     source = check_inside(folder, path)
+    if not {*source.relative_to(folder.resolve()).parts[:1]}.isdisjoint(private):  # wherever a link leads
+        raise none
     try:
         # A pipe must not hold the server up, and a link that was put there meanwhile is not followed.
         number = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise InvalidJob("path", path, "is not among the results", hint="choose one that is listed") from None
+        raise none from None
     except OSError as error:
         raise from_os_error(error, source) from error
     found = os.fstat(number)

@@ -18,6 +18,7 @@ from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
     from echelon.handle import Run
+    from echelon.model.status import Status
     from echelon.notebook.analysis.cells import Cell, Notebook
     from echelon.notebook.kept.folder import PipelineRecord
 
@@ -164,10 +165,10 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     if options["detach"]:
         render.submitted(started, format_)
         return 0
-    try:
-        return follow.follow(started, started.job(), format_)
-    finally:
-        _tell_made(started, place_of(options), format_)
+    code = follow.follow(started, started.job(), format_, as_data=_as_data)
+    if format_ == "text":
+        _tell_made(started, place_of(options))
+    return code
 
 
 @notebook.command("show", short_help="List cells with their tags and steps.")
@@ -340,19 +341,12 @@ def _joined(steps: Sequence[str]) -> str:
     return f"(step {' and '.join(steps)})" if steps else ""
 
 
-def _tell_made(run: Run, place: str, format_: str) -> None:
+def _tell_made(run: Run, place: str) -> None:
     """What the notebook has computed, and what was made for it."""
     from echelon.cli.printing import render
-    from echelon.errors import EchelonError
-    from echelon.notebook.kept.folder import PipelineFolder, read_record
 
-    try:
-        folder = PipelineFolder(Path(run.status(progress=False).results or ""))
-        record = read_record(folder)
-    except EchelonError:  # it was removed meanwhile
-        return
-    if format_ != "text":
-        render.data({"results": str(folder.path), **_as_data(record)}, format_)
+    record = _record_of(run.status(progress=False))
+    if record is None:
         return
     for step in record.steps.values():
         for name, value in step.metrics.items():
@@ -362,12 +356,27 @@ def _tell_made(run: Run, place: str, format_: str) -> None:
         render.notice(f"its variables and files are on {volume}{remove}")
 
 
-def _as_data(record: PipelineRecord) -> dict[str, Any]:
+def _record_of(status: Status) -> PipelineRecord | None:
+    """What its executor has written down; None if that is gone by now."""
+    from echelon.errors import EchelonError
+    from echelon.notebook.kept.folder import PipelineFolder, read_record
+
+    try:
+        return read_record(PipelineFolder(Path(status.results or "")))
+    except EchelonError:
+        return None
+
+
+def _as_data(status: Status) -> dict[str, Any]:
     import msgspec
 
+    made = {"name": status.name, "state": status.state, "reason": status.reason, "results": status.results}
+    record = _record_of(status)
+    if record is None:
+        return made
     found = msgspec.to_builtins(record)
     assert isinstance(found, dict)
     del found["options"], found["todo"]  # they may hold variables, and are the executor's own
     for step in found["steps"].values():
         del step["files"]
-    return found
+    return {**made, **found}

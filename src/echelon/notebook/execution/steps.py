@@ -150,7 +150,7 @@ def opened(steps: Mapping[str, StepRecord], todo: Sequence[str]) -> dict[str, St
 
 def _opened(step: StepRecord, *, runs: bool) -> StepRecord:
     if not runs:
-        return replace(step, state="kept") if step.state in DONE else step
+        return replace(step, state="kept", run="") if step.state in DONE else step
     return step if step.run and step.state not in OVER else StepRecord()
 
 

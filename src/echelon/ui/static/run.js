@@ -39,6 +39,7 @@ export function Run({ name, readOnly }) {
   const isMade = run.links !== null; // of runs: its own worker only starts them
   const isHere = status.uri !== ""; // another machine has started it, else
   const { skew } = run;
+  const canStop = !over || (isMade && status.state === "lost"); // steps of it may still run
   return html`
     <${Notices} connected=${connected} trouble=${trouble} name=${name} more=${run.trouble} />
     <h1>${name} <${State} state=${status.state} /></h1>
@@ -55,8 +56,8 @@ export function Run({ name, readOnly }) {
       ${status.results ? html`<dt>Results</dt><dd><code>${status.results}</code></dd>` : null}
     </dl>
     ${readOnly || trouble.unknown || !isHere ? null : html`<div class="buttons">
-      ${over ? html`<button type="button" class="danger" onClick=${() => setAsking("remove")}>Remove</button>`
-        : html`<button type="button" class="danger" onClick=${() => setAsking("stop")}>Stop</button>`}</div>`}
+      ${canStop ? html`<button type="button" class="danger" onClick=${() => setAsking("stop")}>Stop</button>` : null}
+      ${over ? html`<button type="button" class="danger" onClick=${() => setAsking("remove")}>Remove</button>` : null}</div>`}
     ${asking === "stop" ? html`<${Confirm} verb="Stop it" question=${`Stop run ${name}? ${isMade ? "No further step starts, and the ranks of those that run" : "Its ranks"} get SIGTERM, and SIGKILL ten seconds later.`}
       onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/stop`); setAsking(null); }} />` : null}
     ${asking === "remove" ? html`<${Confirm} verb="Remove it" question=${`Remove run ${name}${isMade ? " and its steps" : ""}? It is forgotten and its name is free; its results stay.`}

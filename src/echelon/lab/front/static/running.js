@@ -169,7 +169,7 @@ export class Running {
 
   show(run) {
     this.run = run;
-    this.stop.hidden = !run || run.over;
+    this.stop.hidden = !run || (run.over && run.state !== "lost");  // steps of one that is lost may still run
     this.dashboard.hidden = !run;
     this.said.textContent = run ? `${run.name}${run.in_cluster ? " in the cluster" : ""}: ${summary(run)}` : "";
     const shown = new Map([...this.steps.children].map(item => [item.dataset.step, item]));
