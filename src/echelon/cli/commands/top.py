@@ -25,8 +25,8 @@ def top(name: str | None, once: bool, **target: str | None) -> int:
     On this machine it is what processes use; on Kubernetes, by node, what pods have asked for.
 
     With RUN, show its workers and ranks, until it ends: how each stands, its node, and what it uses of CPU
-    (100% is one core), memory and GPUs, as its agents measure it every few seconds. Of a notebook's run, those
-    of the step that runs.
+    (100% is one core), memory and GPUs, as its agents measure it every few seconds. Of a notebook's run it
+    is the step that runs.
 
     \b
     Examples:
