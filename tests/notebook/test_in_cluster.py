@@ -45,7 +45,7 @@ def test_a_pipeline_in_pods_goes_on_after_a_step_that_had_too_little_memory(term
     executed = json.loads(terminal.read("book-1", "notebook.ipynb"))
     assert executed["cells"][1]["outputs"][0]["text"] == "rank 0 beside\n"
 
-    assert "notebook, 2 steps" in terminal.call("ps", "-a").stdout
+    assert "2 steps" in terminal.call("ps", "-a").stdout
     claims = terminal.kubectl("get", "persistentvolumeclaims", "-o", "name").split()
     assert claims == ["persistentvolumeclaim/book-1"]
     assert "volume book-1, which was made for book-1, is removed" in terminal.call("rm", "book-1").stderr

@@ -21,7 +21,7 @@ from echelon.engines.base import Engine
 from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError, UnknownRun
 from echelon.model.event import Event
-from echelon.model.output.log import GAP, LogBlock, LogLine, whole_lines
+from echelon.model.output.log import GAP, LogBlock, LogLine, PartLine, line_of, whole_lines
 from echelon.model.output.metric import Metric
 from echelon.model.program import OVER, Step
 from echelon.model.run import RunRef, opening_status, parse_uri
@@ -250,14 +250,14 @@ def _marked(part: Part, read: Callable[[Part], Iterator[Piece]]) -> Iterator[Pie
     try:
         for piece in read(part):
             if isinstance(piece, LogLine):
-                yield replace(piece, part=part.name)
+                yield line_of(part.name, piece)
             else:
-                yield replace(piece, first=replace(piece.first, part=part.name))
+                yield replace(piece, first=line_of(part.name, piece.first))
     except UnknownRun:
         return  # it was removed, and its output with it
     except EchelonError as error:
         text = f"its output cannot be read: {error}"
-        yield LogLine(text=text, at=time.time(), worker=0, sequence=GAP, part=part.name)
+        yield PartLine(text=text, at=time.time(), worker=0, sequence=GAP, part=part.name)
 
 
 def _measured(part: Part, patterns: Sequence[str] | None) -> Iterator[Sequence[observing.Item]]:

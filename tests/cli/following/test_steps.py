@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.cli.executor import start
 from tests.cli.terminal import Terminal
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, wait_until
 
 import echelon
 from echelon.cli.following.part_lines import PartLines
@@ -23,7 +23,7 @@ from echelon.cli.following.steps import StepColours, StepNotices
 from echelon.engines.local.engine import LocalEngine
 from echelon.model.event import Event
 from echelon.model.job import Job
-from echelon.model.output.log import LogBlock, LogLine
+from echelon.model.output.log import LogBlock, PartLine
 from echelon.model.program import Program, Step
 from echelon.model.status import FINAL
 from echelon.submit import Prepared, submit
@@ -73,6 +73,7 @@ def test_what_it_printed_has_its_step(ended: str, call: Call) -> None:
     assert shown.stderr.splitlines() == ["echelon: step load", "echelon: step train"]
     last = call("logs", ended, "--tail", "1", "-o", "json")
     assert json.loads(last.stdout)["part"] == "train"
+    assert "part" not in json.loads(call("logs", "book-1-train", "--tail", "1", "-o", "json").stdout)
     assert call("logs", ended, "-f").stdout == shown.stdout
     assert re.fullmatch(r"[\d:.]+ \[load\] rows=3", call("logs", ended, "--timestamps").stdout.split("\n")[0])
 
@@ -117,6 +118,20 @@ def test_steps_that_go_on_stand_at_the_bottom(home: Path, write: Write) -> None:
         assert not [line for line in terminal.lines if "] running" in line]
         assert "[last] end" in terminal.lines
         assert re.search(r"succeeded in .* s; ", terminal.lines[-1])
+    finally:
+        terminal.close()
+
+
+def test_logs_of_one_that_goes_on_have_it_too(home: Path, write: Write) -> None:
+    write("train.py", HOLD)
+    run = start("book-1", "train")
+    wait_until(lambda: list(run.logs()), "the first line")
+    terminal = Terminal("logs", "-f", "book-1", environment={"NO_COLOR": "1"})
+    try:
+        terminal.expect_lines(r"^\[train\] begun", r"^\[train\] running")
+        Path("go").touch()
+        assert terminal.end() == 0
+        assert terminal.lines == ["[train] begun", "[train] loss=1"]
     finally:
         terminal.close()
 
@@ -204,11 +219,11 @@ def test_a_line_at_the_bottom() -> None:
     below.take(Event(kind="steps", at=1.0, steps=steps))
     assert [text for _, text in below.drawn().values()] == ["queued: 2 GPUs are in use"]
     below.take(Event(kind="steps", at=2.0, steps=(Step(name="train", state="running"),)))
-    first = LogLine(text="epoch 1/3 loss=2", at=3.0, worker=0, rank=0, part="train")
+    first = PartLine(text="epoch 1/3 loss=2", at=3.0, worker=0, rank=0, part="train")
     below.read(LogBlock(first=first, rest="epoch 2/3 loss=1.5"))
     assert list(below.drawn()) == [(1, "train")]
     assert [text for _, text in below.drawn().values()] == ["running  epoch 2/3  66%  loss 1.5"]
-    below.read(LogLine(text="counting sheep", at=4.0, worker=0, rank=0, part="train", progress=True))
+    below.read(PartLine(text="counting sheep", at=4.0, worker=0, rank=0, part="train", progress=True))
     assert [text for _, text in below.drawn().values()] == ["running  counting sheep"]
     below.take(Event(kind="finished", at=5.0, outcome="succeeded"))
     assert below.drawn() == {}
@@ -224,7 +239,8 @@ def test_notices_of_steps_come_once() -> None:
     waits = Step(name="train", state="queued", reason="2 GPUs are in use")
     assert told(waits) == ["step train: 2 GPUs are in use"]
     assert told(waits) == []
-    assert told(Step(name="train", state="running", started=1.0)) == []
+    ends = "rank 0 exited with code 1"  # so does its end
+    assert told(Step(name="train", state="running", started=1.0, reason=ends)) == []
     failed = Step(
         name="train", state="failed", started=1.0, ended=4.2, cell=4, line=2, reason="ValueError: x"
     )

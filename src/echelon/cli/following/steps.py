@@ -13,6 +13,7 @@ from echelon.model.output.log import LogLine, in_part
 from echelon.model.program import OVER, Step
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_cyan", "bright_green")
+_NOT_RUNNING = ("recorded", "queued", "starting", "restarting")
 _EXECUTOR = "executor"  # stands before what no step has written
 
 
@@ -64,5 +65,6 @@ class StepNotices:
 
 def _notice_of(step: Step) -> str:
     if step.state not in OVER:
-        return f"step {step.name}: {step.reason}" if step.reason else ""
+        waits = step.reason and step.state in _NOT_RUNNING
+        return f"step {step.name}: {step.reason}" if waits else ""
     return "" if step.state == "kept" else step_ended(step, took=True)  # of one that is kept it was told then
