@@ -458,11 +458,8 @@ class Run:
 
     def _read_parent(self) -> tuple[Record, Status] | None:
         """How it stands, if it is made of runs: those are on this machine."""
-        if self._engine.traits.remote:
-            return None
         with suppress(RunDamaged):
-            if self._engine.read(self._ref).job.program is not None:
-                return read_standing(self._engine, self._ref)
+            return read_standing(self._engine, self._ref) if self.has_steps else None
         return None
 
     def stop(

@@ -71,7 +71,7 @@ class Program:
     place: str = ""  # where its children run, as `Traits.place` has it; "" is this machine
     context: str = ""  # and namespace, in a cluster
     namespace: str = ""
-    volume: str = ""  # a volume that was made for it, which goes with it, and its uid
-    volume_uid: str = ""
+    volume: str = ""  # what its steps share in a cluster, NAME/path
+    volume_uid: str = ""  # of one that was made for it, and goes with it
     private: tuple[str, ...] = ()  # entries of its results folder that are no results
     wind_up: float = 60.0  # seconds that its executor has, beyond the grace of its steps, to end

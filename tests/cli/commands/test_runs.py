@@ -27,7 +27,8 @@ def states(call: Call, name: str) -> set[str]:
     """How a run stands, by all that tell it."""
     rows = [row[1] for row in listed(call, "-a") if row[0] == name]
     told = [json.loads(call(verb, name, "-o", "json").stdout)["state"] for verb in ("status", "wait")]
-    return {*rows, *told, *(row["state"] for row in json.loads(call("ps", name, "-o", "json").stdout)[:1])}
+    listed_as = json.loads(call("ps", name, "-o", "json").stdout)
+    return {*rows, *told, *(row["state"] for row in listed_as if row["name"] == name)}
 
 
 @pytest.mark.core
@@ -60,6 +61,11 @@ def test_one_row_and_its_steps_below(call: Call, home: Path) -> None:
     assert rows[1].split()[:2] == ["train", "queued"]
     assert rows[2].split() == ["use", "waiting", "-", "-"]
     assert call("status", "t-1/load").stdout.startswith("t-1-load  succeeded")
+    assert call("top", "t-1").stdout.startswith("t-1-train: ")
+    other = step_run("load", "sleep", "600", name="t-1-other")
+    tell(run, Step(name="other", state="running", run=str(other)))
+    assert "name one: t-1/train, t-1/other" in call("top", "t-1").stderr
+    other.stop(now=True)
     waits = call("logs", "t-1/use")
     assert waits.returncode == UnknownRun.exit_code
     assert "step use of t-1 is waiting: it has no run yet" in waits.stderr

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
 from echelon.cli.options import complete_runs, find_run, target_of, target_options
+
+if TYPE_CHECKING:
+    from echelon.handle import Run
 
 _EVERY = 1.7  # seconds between two looks
 
@@ -21,7 +25,8 @@ def top(name: str | None, once: bool, **target: str | None) -> int:
     On this machine it is what processes use; on Kubernetes, by node, what pods have asked for.
 
     With RUN, show its workers and ranks, until it ends: how each stands, its node, and what it uses of CPU
-    (100% is one core), memory and GPUs, as its agents measure it every few seconds.
+    (100% is one core), memory and GPUs, as its agents measure it every few seconds. Of a notebook's run it
+    is the step that runs.
 
     \b
     Examples:
@@ -45,7 +50,7 @@ def _show_run(name: str, target: Mapping[str, str | None], *, live: bool) -> Non
     from echelon.cli.printing.render_usage import run_usage
     from echelon.cli.printing.screen import Screen
 
-    run, format_ = find_run(name, target), target["format"] or "text"
+    run, format_ = _with_workers(find_run(name, target)), target["format"] or "text"
     if not live:
         run_usage(run.usage(), format_)
         return
@@ -58,6 +63,19 @@ def _show_run(name: str, target: Mapping[str, str | None], *, live: bool) -> Non
                     raise usage.trouble
                 screen.draw(lambda: run_usage(usage.now(), format_))
         run_usage(usage.now(), format_)  # how it ended stays to be seen
+
+
+def _with_workers(run: Run) -> Run:
+    """The run itself; of one that is made of runs, the step that goes on, if there is one."""
+    from echelon.errors import InvalidJob
+    from echelon.model.status import FINAL
+
+    steps = run.steps() if run.has_steps else {}
+    going = [step for step in steps if steps[step].status(progress=False).state not in FINAL]
+    if len(going) > 1:
+        hint = f"name one: {', '.join(f'{run.name}/{step}' for step in going)}"
+        raise InvalidJob("run", run.name, "has several steps that go on", hint=hint)
+    return steps[going[0]] if going else run
 
 
 def _show_place(target: Mapping[str, str | None], *, live: bool) -> None:

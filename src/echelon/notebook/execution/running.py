@@ -163,7 +163,7 @@ def _submit(folder: PipelineFolder, record: PipelineRecord, request: Request) ->
         place=record.on,
         context=record.context,
         namespace=record.namespace,
-        volume=volume.claim if volume is not None and volume.made else "",
+        volume="" if volume is None else f"{volume.claim}/{volume.path}",
         volume_uid=volume.uid if volume is not None and volume.made else "",
         private=PRIVATE,
     )
