@@ -59,7 +59,7 @@ def executor_of(run: Run) -> int:
 def supervisor_of(run: Run) -> int:
     told = rundir.read_json(LocalEngine().store.dir(run.name).supervisor)
     assert told is not None
-    return int(told["pid"])
+    return int(str(told["pid"]))
 
 
 def agent_of(run: Run) -> int:
