@@ -104,7 +104,7 @@ def test_a_killed_executor_is_taken_up_with_the_step_that_went_on(terminal: Term
     cells = [
         ("imports", "import pathlib, time"),
         ("step:first", "print('first began', flush=True)\ntime.sleep(20)\nx = 5"),
-        ("step:second", "print('x is', x)"),
+        ("step:second prev:first", "print('x is', x)"),
     ]
     write_book(terminal.folder / "two.ipynb", cells)
     words = ("notebook", "run", "two.ipynb", "--image", terminal.image, "--volume", "new:50Mi@shared")

@@ -146,6 +146,10 @@ def later_starts(engine: Engine, ref: RunRef) -> list[starts.Start]:
     return sorted(found, key=lambda start: start.at)
 
 
+class _LeftAlone:
+    """The end, though steps go on: their executor is gone, and they may run for days."""
+
+
 class _Steps:
     """The runs of its steps: those that are there when this is made, and those that begin after it."""
 
@@ -195,11 +199,13 @@ class _Steps:
         if not follow:
             return
         going = [source for part in self.there if not part.over for source in sources(part)]
-        stream: Merged[T | Part] = Merged([*going, partial(self._coming, tell)])
+        stream: Merged[T | Part | _LeftAlone] = Merged([*going, partial(self._coming, tell)])
         for item in stream:
             if isinstance(item, Part):
                 for source in sources(item):
                     stream.add(source)
+            elif isinstance(item, _LeftAlone):
+                return
             else:
                 yield item
 
@@ -208,11 +214,12 @@ class _Steps:
             self._seen += 1
             yield event
 
-    def _coming(self, tell: Callable[[Event], Sequence[T]]) -> Iterator[Sequence[T | Part]]:
+    def _coming(self, tell: Callable[[Event], Sequence[T]]) -> Iterator[Sequence[T | Part | _LeftAlone]]:
         """What is to be told of what happens from now on, and the runs that begin."""
         for event in islice(self._engine.events(self._ref, follow=True), self._seen, None):
             begun = [part for step in event.steps or () if (part := self._begun(step)) is not None]
-            yield [*tell(event), *begun]
+            left = event.kind == "finished" and not all(self._over.values())
+            yield [*tell(event), *begun, *([_LeftAlone()] if left else ())]
 
     def _begun(self, step: Step) -> Part | None:
         """The run of a step, if it has begun since the last look."""

@@ -60,7 +60,7 @@ class StepNotices:
                 yield text
             self._told[step.name] = text
         if event.kind == "finished" and self._going:
-            yield f"its executor is gone; what still runs is shown to its end: {', '.join(self._going)}"
+            yield f"its executor is gone; what may still run: {', '.join(self._going)}"
 
 
 def _notice_of(step: Step) -> str:

@@ -24,7 +24,13 @@ from echelon.notebook.execution.choosing import choose_place
 from echelon.notebook.execution.places import Place
 from echelon.notebook.execution.running import read
 from echelon.notebook.execution.steps import NotebookSteps, opened, steps_of
-from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, read_record, write_record
+from echelon.notebook.kept.folder import (
+    PipelineFolder,
+    PipelineRecord,
+    StepRecord,
+    read_record,
+    write_record,
+)
 from echelon.notebook.kept.report import write_reports
 from echelon.notebook.picture.graph import graph_of
 
@@ -65,12 +71,16 @@ def execute(
 
 def _wind_up(pipeline: Pipeline, folder: PipelineFolder, work: NotebookSteps, place: Place) -> PipelineRecord:
     """Have the files of the steps here, those of an earlier start among them, and write the reports."""
-    made = work.began or any(step.state in DONE for step in work.record.steps.values())
-    missing = place.close() if made else ""
+    missing = place.close() if any(map(_may_have_files, work.record.steps.values())) else ""
     write_reports(pipeline, folder, work.record)
     record = replace(work.record, missing=missing)
     write_record(folder, record)
     return record
+
+
+def _may_have_files(step: StepRecord) -> bool:
+    """Whether a cell of a step has run: only then can it have left files."""
+    return step.state in DONE or step.cell is not None
 
 
 def exit_code_of(record: PipelineRecord) -> int:

@@ -45,7 +45,6 @@ class NotebookSteps:
         self._steps = {step.name: step for step in pipeline.steps}
         self._pipeline, self._folder, self._place, self._options = pipeline, folder, place, options
         self.record = record
-        self.began = False  # whether a process of any step has run
         self._before: dict[str, Files] = {}  # the files that there were when a step began
         self._lock = threading.Lock()
 
@@ -94,7 +93,6 @@ class NotebookSteps:
         """By the end of its run, and by what its process has written down."""
         own, results = self._steps[step.name], self._folder.results(step.name)
         self._place.settle(own)
-        self.began = self.began or _has_run(status)
         before = self._before.get(step.name, {})
         made = {name: stamp for name, stamp in self._place.files().items() if before.get(name) != stamp}
         step = replace(step, ended=status.ended)
