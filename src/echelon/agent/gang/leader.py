@@ -121,6 +121,8 @@ class Leader:
             self.gang.stopped(worker, generation, now, message.get("places"), message.get("killed"))  # type: ignore[arg-type]
         elif say == "sample":
             self._receive_sample(worker, generation, message.get("sample"), now)
+        elif say == "looked":
+            self.gang.looked(worker, generation, message.get("number"), message.get("ranks"), now)
         elif say == "well":
             self.gang.ended_well(generation, message.get("rank"), message.get("seconds"), now)
         elif say == "unfit":
@@ -153,7 +155,7 @@ class Leader:
 
             self._board = Board(self._loop, self._task.reports, len(self._task.places))
         self._board.put(worker, sample)
-        self.gang.quiet(worker, sample.get("idle"), now)
+        self.gang.sampled(worker, sample, now)
 
     def _drop_sample(self, worker: int) -> None:
         if self._board is not None:
