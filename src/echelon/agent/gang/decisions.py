@@ -181,7 +181,7 @@ class Gang:
             stillness.said = None
             self.events.append({"kind": "moving"})
         found = stillness.finding(self._busy, current.gone(), now)
-        if found is not None and stillness.said is None:
+        if found is not None and stillness.said != ("stuck" if found[0] else "quiet"):
             stuck, finding = found
             sentence = stillness.say(stuck, finding, self._busy, now)
             if stuck and stillness.acts:
@@ -191,11 +191,9 @@ class Gang:
                 self.events.append({"kind": "note", "reason": reason})
                 self._stop(now)
                 return
-            stillness.said = sentence
-            trouble = "stuck" if stuck else "quiet"
-            self.events.append(
-                {"kind": "still", "reason": sentence, "trouble": trouble, "places": finding.lines}
-            )
+            stillness.said = "stuck" if stuck else "quiet"
+            event = {"kind": "still", "reason": sentence, "trouble": stillness.said, "places": finding.lines}
+            self.events.append(event)
         order = stillness.next_look(self._busy, now)
         if order is not None:
             order["generation"] = self.generation

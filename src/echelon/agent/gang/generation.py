@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from echelon.agent.gang.stillness import Stillness
-from echelon.agent.gang.verdict import LEFT, LOST, cause_of_stall, describe_peers, find_cause
+from echelon.agent.gang.verdict import LEFT, LOST, after_early_ends, cause_of_stall, describe_peers, find_cause
 from echelon.agent.ranks.launching.launch import essential_workers
 from echelon.agent.ranks.launching.roll import Asked
 from echelon.agent.stopping import seconds_in
@@ -98,6 +98,8 @@ class Generation:
             cause = cause_of_stall(self._stall or 0.0, self.ends, self.said, self.hang)
         else:
             cause = find_cause(self.ends, self.lost)
+            if self.well and self.ends and not self.lost and all(end["consequence"] for end in self.ends):
+                cause["summary"] = after_early_ends(cause["summary"], self.well)
         peers = cause.get("peers") or self.peers()
         if peers and (self.well or self.stuck):
             cause["peers"] = peers

@@ -25,6 +25,7 @@ _MOST_LINES = 5
 _MOST_NAMED = 8
 # Collectives that every rank calls with the same sizes.
 _ALIKE = frozenset(("all_reduce", "allreduce", "broadcast", "reduce", "barrier", "reduce_scatter_base"))
+_NOTHING = {"called": 0}
 _STOPPED = {"T": "is stopped (SIGSTOP)", "t": "is stopped by a debugger"}
 
 
@@ -153,11 +154,8 @@ def _missing(groups: list[_Group], looks: Looks, gone: Mapping[int, str]) -> tup
         if not waiting:
             continue
         number = min(waiting.values())
-        absent = [
-            rank
-            for rank in group.members
-            if (group.known[rank]["called"] < number if rank in group.known else _is_suspect(rank, looks, gone))
-        ]
+        # A member whose recorder does not know the group has called nothing in it, or long ago.
+        absent = [rank for rank in group.members if group.known.get(rank, _NOTHING)["called"] < number]
         there = sorted(rank for rank, first in waiting.items() if first == number)
         if not absent:
             continue
@@ -180,10 +178,6 @@ def _missing(groups: list[_Group], looks: Looks, gone: Mapping[int, str]) -> tup
     return CYCLE, ranks, "deadlock of process groups: %s" % ", and ".join(parts)
 
 
-def _is_suspect(rank: int, looks: Looks, gone: Mapping[int, str]) -> bool:
-    return rank in gone or rank not in looks or not (looks[rank].get("recorder") or {}).get("groups", {})
-
-
 def _say_missing(
     free: list[int],
     there: list[int],
@@ -201,14 +195,10 @@ def _say_missing(
         elif rank in group.known or looks.get(rank, {}).get("recorder"):
             way = "never called"
         else:
-            way = "does not answer, and is not known to have called"
+            way = "did not answer, and may not have called"
         ways.setdefault(way, []).append(rank)
-    if len(there) == 1 and len(free) == 1:
-        rest = "rank %d waits in it" % there[0]
-    else:
-        rest = "%s %s in it" % (_names(there), _verb(there, "waits"))
-    parts = ["%s %s %s" % (_names(ranks), way, what) for way, ranks in ways.items()]
-    return "%s; %s" % ("; ".join(parts), rest)
+    parts = ["%s %s %s" % (_names(ranks), _plural(ranks, way), what) for way, ranks in ways.items()]
+    return "%s; %s %s in it" % ("; ".join(parts), _names(there), _verb(there, "waits"))
 
 
 def _together(groups: list[_Group]) -> tuple[str, list[int], str] | None:
@@ -237,7 +227,7 @@ def _by_stacks(looks: Looks) -> tuple[str, list[int], str]:
     if len(looks) > 1 and (silent or inside):
         odd = silent or outside or _rarest(looks)
         if not odd:
-            return STACKS, inside, "all %d ranks are in %s" % (len(looks), _where(looks[inside[0]]))
+            return STACKS, inside, _say_places(inside, looks)
         others = [rank for rank in sorted(looks) if rank not in odd and (rank in inside or not inside)]
         parts = [_say_places(odd, looks)]
         if others:
@@ -262,7 +252,7 @@ def _say_places(ranks: list[int], looks: Looks) -> str:
     for rank in ranks:
         places.setdefault(_where(looks.get(rank, {})), []).append(rank)
     shown = [
-        "%s %s" % (_names(each), place if place.startswith("is ") else "%s in %s" % (_verb(each, "is"), place))
+        "%s %s" % (_names(each), _plural(each, place if place in _STOPPED.values() else "is in " + place))
         for place, each in list(places.items())[:3]
     ]
     return ", ".join(shown)
@@ -307,11 +297,26 @@ def _verb(ranks: list[int], verb: str) -> str:
     return verb if len(ranks) == 1 else {"waits": "wait", "is": "are", "has": "have"}[verb]
 
 
+def _plural(ranks: list[int], text: str) -> str:
+    return "are" + text[2:] if len(ranks) > 1 and text.startswith("is ") else text
+
+
 def _names(ranks: list[int]) -> str:
     return ("rank " if len(ranks) == 1 else "ranks ") + _listed(ranks)
 
 
 def _listed(numbers: list[int]) -> str:
-    shown = ", ".join(str(number) for number in numbers[:_MOST_NAMED])
-    more = len(numbers) - _MOST_NAMED
-    return shown if more <= 0 else "%s and %d more" % (shown, more)
+    """0, 2, 4-9: of very many the beginning."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = [
+        text
+        for run in runs
+        for text in (["%d-%d" % (run[0], run[-1])] if len(run) > 3 else [str(number) for number in run])
+    ]
+    more = len(shown) - _MOST_NAMED
+    return ", ".join(shown) if more <= 0 else ", ".join([*shown[:_MOST_NAMED], "..."])

@@ -16,6 +16,7 @@ SAID_AFTER = 600.0  # seconds of silence after which it is said what is seen, wi
 ANSWERED_WITHIN = 10.0  # seconds for the answers of all workers
 _SAME = 3  # looks in a row that saw the same
 _BEGIN, _EVERY = 0.5, 0.25  # of the time: when the first look is, and the pause between two
+_TRIES = 12  # looks at a gang that prints, after which it has no recorder
 _LONGEST = 100_000  # ranks of a worker's answer
 
 
@@ -25,7 +26,7 @@ class Stillness:
     def __init__(self, stall: float | None) -> None:
         self.limit = SAID_AFTER if stall is None else stall
         self.acts = stall is not None
-        self.said: str | None = None  # what was said, while it is so
+        self.said: str | None = None  # what was said, while it is so: "stuck" or "quiet"
         self._silent: dict[int, float] = {}  # for how long no rank of a worker has printed
         self._ranks: dict[int, float] = {}  # the same of each rank
         self._number = 0
@@ -81,7 +82,7 @@ class Stillness:
     def _conclude(self) -> None:
         """All have answered that will."""
         self._asked = set()
-        self._records = hang.has_recorder(self._looks) or self._number < _SAME
+        self._records = hang.has_recorder(self._looks) or self._number < _TRIES
         if any(look.get("place") for look in self._looks.values()):
             self._whole = self._looks
         state = hang.state_of(self._looks)
@@ -97,7 +98,7 @@ class Stillness:
         if self._asked or self._same < _SAME or not self._looks:
             return None
         silent = self.silence(busy) >= self.limit
-        still = now - self._since >= self.limit
+        still = self.acts and now - self._since >= self.limit  # while others print
         if not (silent or still):
             return None
         found = hang.verdict(self._seen(), gone)

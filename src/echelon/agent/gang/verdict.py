@@ -115,6 +115,12 @@ def cause_of_stall(
     }
 
 
+def after_early_ends(summary: str, well: dict[int, float]) -> str:
+    """How a rank failed that has lost its peers: some had ended well before, and none failed by itself."""
+    first = min(well.values())
+    return "%s exited 0 after %.0f s, and then %s" % (_ranks(sorted(well)), first, summary)
+
+
 def describe_peers(well: dict[int, float], running: list[int], places: dict[str, str]) -> str:
     """How the ranks stood when they were stopped: those that had ended well, for which others may
     have waited, those that ran, and where these were.

@@ -298,6 +298,8 @@ def _report_events(
             queued = event.kind == "queued"
             if text and (kinds is None or event.kind in kinds):
                 render.notice(one_line(text))
+                for place in event.places or ():
+                    render.notice(f"  {one_line(place)}")
 
 
 def _describe(event: Event, *, was_queued: bool) -> str | None:

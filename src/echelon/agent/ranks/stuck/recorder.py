@@ -17,9 +17,9 @@ _MOST_GROUPS = 16  # those whose newest collective is the newest
 
 def read(text: bytes) -> dict[str, Any] | None:
     """What a rank has answered: its number as torch counts it, and its `groups` by name: their `ranks`, the
-    numbers of the collective that was `called` and of the one that was `done` last, and the newest of the
-    `calls` by their number: name, sizes, type and the time. None without an answer; without a group there is
-    nothing to compare.
+    numbers of the last collective that was `called` and of the last that is `done` with all before it, and the
+    newest of the `calls` by their number: name, sizes, type and the time. None without an answer; without a
+    group there is nothing to compare.
     """
     lines = text.split(b"\n")
     try:
@@ -32,6 +32,11 @@ def read(text: bytes) -> dict[str, Any] | None:
             _add(groups, dump, head.get("groups") or {})
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
+    for group in groups.values():
+        # Not by `last_completed_collective`: Gloo's threads write it in any order, and it may stay behind.
+        group["done"] = min(group.pop("pending"), default=group["called"] + 1) - 1
+        numbers = sorted(group["calls"], key=int)[-KEPT:]
+        group["calls"] = {number: group["calls"][number] for number in numbers}
     newest = sorted(groups, key=lambda name: -groups[name].pop("newest"))[:_MOST_GROUPS]
     return {"rank": head.get("rank"), "groups": {name: groups[name] for name in newest}}
 
@@ -43,16 +48,14 @@ def _add(groups: dict[str, Any], dump: dict[str, Any], ranks: dict[str, list[int
             continue
         name, number = str(entry["process_group"][0]), int(entry["collective_seq_id"])
         group = groups.setdefault(
-            name, {"ranks": ranks.get(name), "called": 0, "done": 0, "calls": {}, "newest": 0}
+            name, {"ranks": ranks.get(name), "called": 0, "pending": [], "calls": {}, "newest": 0}
         )
         known = status.get(str(entry.get("pg_id"))) or {}
         group["called"] = max(group["called"], number, _number(known.get("last_enqueued_collective")))
-        group["done"] = max(group["done"], _number(known.get("last_completed_collective")))
+        if not (entry.get("retired") or entry.get("state") == "completed"):
+            group["pending"].append(number)
         group["newest"] = max(group["newest"], int(entry.get("time_created_ns") or 0))
         group["calls"][str(number)] = describe(entry)
-    for group in groups.values():
-        numbers = sorted(group["calls"], key=int)[-KEPT:]
-        group["calls"] = {number: group["calls"][number] for number in numbers}
 
 
 def describe(entry: dict[str, Any]) -> list[Any]:
