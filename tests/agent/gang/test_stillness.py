@@ -165,15 +165,40 @@ def test_agents_that_stood_still_themselves_begin_anew() -> None:
     assert life.gang.phase == "running"
 
 
-def test_idle_ranks_are_ended_as_before_and_it_is_said_where_they_were() -> None:
-    life = Life({rank: dict(FIT, place="sleep (train.py:3)") for rank in range(2)})
+@pytest.mark.parametrize(
+    ("looks", "more"),
+    [
+        ({rank: dict(FIT, place="sleep (train.py:3)") for rank in range(2)}, ""),
+        (
+            recorded("asleep-2"),
+            "; rank 1 never called all_reduce 6 ([64, 64] float32); rank 0 waits in it",
+        ),
+    ],
+)
+def test_idle_ranks_are_ended_as_before_and_who_is_waited_for_is_named(
+    looks: dict[int, dict[str, Any]], more: str
+) -> None:
+    life = Life(looks)
     life.go_on(STALL - 20)
     life.idle = STALL
     life.go_on(10)
     assert life.cause()["summary"] == (
-        "the run was stuck: no rank printed or computed for 600 s (--stall);"
-        " ranks 0, 1 are in sleep (train.py:3)"
+        "the run was stuck: no rank printed or computed for 600 s (--stall)" + more
     )
+
+
+def test_what_was_seen_before_counts_while_a_look_goes_on() -> None:
+    """Of two workers one has answered when the time is over."""
+    life = Life(recorded("asleep-2"))
+    life.go_on(STALL - 20)
+    made = life.gang
+    silent = {"silent": STALL, "ranks": [], "idle": STALL - 1}
+    made.sampled(0, silent, life.now + 200)
+    assert [message["say"] for _, message in made.outbox] == ["look", "look"]
+    made.looked(0, 0, made.outbox[0][1]["number"], {"0": {"state": "S"}}, life.now + 200)
+    for worker in (0, 1):
+        made.sampled(worker, dict(silent, idle=STALL), life.now + 201)
+    assert "rank 1 never called" in life.cause()["summary"]
 
 
 def test_a_worker_that_does_not_answer_is_not_waited_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from echelon.agent.gang.hang import WAITS
 from echelon.agent.gang.stillness import Stillness
 from echelon.agent.gang.verdict import LEFT, LOST, after_early_ends, cause_of_stall, describe_peers, find_cause
 from echelon.agent.ranks.launching.launch import essential_workers
@@ -95,7 +96,8 @@ class Generation:
     def cause(self) -> dict[str, object]:
         """Why it failed."""
         if self.stuck:
-            cause = cause_of_stall(self._stall or 0.0, self.ends, self.said, self.hang)
+            seen = self.hang if self.hang is not None and self.hang.kind in WAITS else None
+            cause = cause_of_stall(self._stall or 0.0, self.ends, self.said, seen)
         else:
             cause = find_cause(self.ends, self.lost)
             if self.well and self.ends and not self.lost and all(end["consequence"] for end in self.ends):

@@ -32,7 +32,8 @@ class Stillness:
         self._number = 0
         self._asked: set[int] = set()  # workers whose answers to the newest look are awaited
         self._asked_at: float | None = None
-        self._looks: dict[int, Mapping[str, Any]] = {}  # the answers
+        self._answers: dict[int, Mapping[str, Any]] = {}  # of those that have answered
+        self._looks: dict[int, Mapping[str, Any]] = {}  # all answers to the last look that is over
         self._whole: dict[int, Mapping[str, Any]] = {}  # those to the last look that asked for stacks
         self._state: object = None
         self._since = 0.0  # when this state was seen first
@@ -65,7 +66,7 @@ class Stillness:
         if self._asked_at is not None and now - self._asked_at < _EVERY * self.limit:
             return None
         self._number += 1
-        self._asked, self._asked_at, self._looks = set(busy), now, {}
+        self._asked, self._asked_at, self._answers = set(busy), now, {}
         return {"say": "look", "number": self._number, "stacks": quiet}
 
     def looked(self, worker: int, number: object, answers: object) -> None:
@@ -74,14 +75,14 @@ class Stillness:
             return
         for rank, answer in list(answers.items())[:_LONGEST]:
             if str(rank).isdigit() and isinstance(answer, dict):
-                self._looks[int(rank)] = answer
+                self._answers[int(rank)] = answer
         self._asked.discard(worker)
         if not self._asked:
             self._conclude()
 
     def _conclude(self) -> None:
         """All have answered that will."""
-        self._asked = set()
+        self._asked, self._looks = set(), self._answers
         self._records = hang.has_recorder(self._looks) or self._number < _TRIES
         if any(look.get("place") for look in self._looks.values()):
             self._whole = self._looks
