@@ -206,8 +206,8 @@ def test_a_worker_that_does_not_answer_is_not_waited_for() -> None:
     for now in range(0, 2000, 5):
         for worker in (0, 1):
             made.sampled(worker, {"silent": float(now), "ranks": []}, NOW + now)
-        for worker, order in made.outbox:
-            if worker == 0:
+        for asked, order in made.outbox:
+            if asked == 0:
                 looks = recorded("asleep-2")
                 del looks[1]
                 made.looked(0, 0, order["number"], {"0": looks[0]}, NOW + now)

@@ -192,8 +192,8 @@ class Gang:
                 self._stop(now)
                 return
             stillness.said = "stuck" if stuck else "quiet"
-            event = {"kind": "still", "reason": sentence, "trouble": stillness.said, "places": finding.lines}
-            self.events.append(event)
+            event: dict[str, object] = {"kind": "still", "reason": sentence, "places": finding.lines}
+            self.events.append(dict(event, trouble=stillness.said))
         order = stillness.next_look(self._busy, now)
         if order is not None:
             order["generation"] = self.generation

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from echelon.agent.gang.hang import WAITS
 from echelon.agent.gang.stillness import Stillness
-from echelon.agent.gang.verdict import LEFT, LOST, after_early_ends, cause_of_stall, describe_peers, find_cause
+from echelon.agent.gang.verdict import (
+    LEFT,
+    LOST,
+    after_early_ends,
+    cause_of_stall,
+    describe_peers,
+    find_cause,
+)
 from echelon.agent.ranks.launching.launch import essential_workers
 from echelon.agent.ranks.launching.roll import Asked
 from echelon.agent.stopping import seconds_in
@@ -91,7 +98,7 @@ class Generation:
 
     def gone(self) -> dict[int, str]:
         """Ranks that have ended while others ran."""
-        return {rank: "had exited 0" for rank in self.well}
+        return dict.fromkeys(self.well, "had exited 0")
 
     def cause(self) -> dict[str, object]:
         """Why it failed."""

@@ -2,7 +2,7 @@
 
 `verdict` compares what the agents have seen of all ranks (`ranks/stuck/looking.py`). torch's flight recorder
 numbers the collectives of a process group alike on all ranks, so that it is known which rank has not called
-the one that the others wait in, or has called another. Without it the stacks have to tell: the odd one out."""
+the one that the others wait in, or has called another. Without it the stacks tell: the odd one out."""
 
 from __future__ import annotations
 
@@ -143,7 +143,9 @@ def _way(call: list[Any]) -> tuple[Any, ...]:
     return (call[0], call[1], call[2]) if call[0] in _ALIKE else (call[0],)
 
 
-def _missing(groups: list[_Group], looks: Looks, gone: Mapping[int, str]) -> tuple[str, list[int], str] | None:
+def _missing(
+    groups: list[_Group], looks: Looks, gone: Mapping[int, str]
+) -> tuple[str, list[int], str] | None:
     """Ranks that have not called a collective that others wait in. Those come first that wait in none
     themselves; if there are none of these, the groups wait for each other.
     """
@@ -167,7 +169,9 @@ def _missing(groups: list[_Group], looks: Looks, gone: Mapping[int, str]) -> tup
     if not edges:
         return None
     # Calls that do not wait, of a rank that is no longer in a collective: it is the one that has gone on.
-    away = sorted({rank for edge in edges for rank in edge[3] if looks.get(rank, {}).get("collective") is False})
+    away = sorted(
+        {rank for edge in edges for rank in edge[3] if looks.get(rank, {}).get("collective") is False}
+    )
     parts = []
     for group, number, there, absent in edges:
         what = _describe(number, group.call(number), group, looks, " of process group %s" % group.name)

@@ -1,8 +1,8 @@
 """When to look where the ranks of a gang are, and when what was seen means that it is stuck. Pure.
 
 A gang that prints nothing is looked at three times before its time is over. If nothing has changed between
-them and ranks wait for each other, it is stuck. With `--stall` a gang that prints is looked at as well, by its
-recorders alone: a rank may print while another one waits for ever."""
+them and ranks wait for each other, it is stuck. With `--stall` a gang that prints is looked at as well, by
+its recorders alone: a rank may print while another one waits for ever."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ class Stillness:
         else:
             self._state, self._same, self._since = state, 1, self._asked_at or 0.0
 
-    def finding(self, busy: set[int], gone: Mapping[int, str], now: float) -> tuple[bool, hang.Finding] | None:
+    def finding(
+        self, busy: set[int], gone: Mapping[int, str], now: float
+    ) -> tuple[bool, hang.Finding] | None:
         """What was seen of ranks that stand still for their time, and whether they are stuck; None while they
         may go on.
         """

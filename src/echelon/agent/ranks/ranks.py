@@ -173,9 +173,7 @@ class Ranks:
         """Call `then()` with what can be told of where the ranks are, without a trace in their output."""
         from echelon.agent.ranks.stuck import looking
 
-        running = {
-            rank.number: (pid, rank.looks) for pid, rank in self._ranks.items() if not rank.launcher
-        }
+        running = {rank.number: (pid, rank.looks) for pid, rank in self._ranks.items() if not rank.launcher}
         looking.look(self._loop, running, then, only_recorders)
 
     def printed_at(self) -> dict[int | None, float]:

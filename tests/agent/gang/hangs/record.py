@@ -86,7 +86,7 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             text = json.dumps(record(way, ranks, Path(folder)), indent=None, sort_keys=True)
-            text = text.replace(f"{folder}/part-17", PART).replace("}, \"", "},\n\"")
+            text = text.replace(f"{folder}/part-17", PART).replace('}, "', '},\n"')
             (HERE / f"{way}-{ranks}.json").write_text(text + "\n")
             print(way, ranks, len(text), flush=True)
 

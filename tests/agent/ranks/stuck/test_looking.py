@@ -84,7 +84,7 @@ def test_a_rank_tells_where_it_is_and_its_output_shows_nothing(rank: Rank, versi
     look = rank.look()
     assert (look["collective"], look["state"]) == (False, "S")
     assert rank.look()["trace"] == look["trace"]
-    assert os.path.getsize(rank.start_of_files + ".stacks") == 0
+    assert Path(rank.start_of_files + ".stacks").read_bytes() == b""
     assert rank.end() == ("", "")
 
 

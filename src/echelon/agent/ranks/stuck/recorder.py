@@ -11,7 +11,9 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any
 
-KEPT = 48  # collectives of a group that are passed on: how far one rank may be ahead of another and be compared
+KEPT = (
+    48  # collectives of a group that are passed on: how far one rank may be ahead of another and be compared
+)
 _MOST_GROUPS = 16  # those whose newest collective is the newest
 
 

@@ -73,9 +73,7 @@ class Sampler:
         self._waited = {rank: tree.waited for rank, tree in trees.items()}
         unseen = bool(pids) and not trees  # where there is no /proc, a rank may compute
         busy = unseen or quiet.computes(wanted.values(), [gpu["busy"] for gpu in self._gpus.newest])
-        idle = self._quiet.note(
-            now, self._expected, busy, self._ranks.printed, self._ranks.waits_for_keys()
-        )
+        idle = self._quiet.note(now, self._expected, busy, self._ranks.printed, self._ranks.waits_for_keys())
         self._last = now
         self._on_sample(self._described(trees, cpus, idle, now))
         if now - self._asked >= quiet.pause_for_gpus(self._stall):

@@ -59,18 +59,18 @@ def _answer_looks() -> None:
     except Exception:  # noqa: S110 - as above; or few descriptors are allowed, or the disk is full
         pass
     if os.environ.get("ECHELON_RANKS", "1") != "1":
-        sys.meta_path.insert(0, _WhenTorchComes(start))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _WhenTorchComes(start))
 
 
 class _WhenTorchComes:
-    """Finds no module. It sees that torch's is looked for, and begins to answer then. It stays where it is: the
-    search that it is part of would leave out another finder if it went.
+    """Finds no module. It sees that torch's is looked for, and begins to answer then. It stays where it is:
+    the search that it is part of would leave out another finder if it went.
     """
 
-    def __init__(self, start):  # type: ignore[no-untyped-def]
+    def __init__(self, start: str) -> None:
         self._start = start
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, name: str, *_where: object) -> None:
         if name == _TORCH and self._start:
             start, self._start = self._start, ""
             try:
@@ -79,7 +79,7 @@ class _WhenTorchComes:
                 pass
 
 
-def _begin_to_answer(start):  # type: ignore[no-untyped-def]
+def _begin_to_answer(start: str) -> None:
     import _thread
 
     if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:  # its name before
@@ -91,7 +91,7 @@ def _begin_to_answer(start):  # type: ignore[no-untyped-def]
     _thread.start_new_thread(_answer, (start,))
 
 
-def _answer(start):  # type: ignore[no-untyped-def]
+def _answer(start: str) -> None:
     """Write what the recorder has, whenever a byte comes."""
     while True:
         try:
@@ -109,13 +109,13 @@ def _answer(start):  # type: ignore[no-untyped-def]
             return
 
 
-def _read_recorder():  # type: ignore[no-untyped-def]
+def _read_recorder() -> bytes:
     """A line on the process groups, and one for each recorder. Nothing is imported: the script may hang in an
     import. Before there is a group no recorder is asked, since that would make it.
     """
     world = getattr(sys.modules.get(_TORCH), "_world", None)
     native, json = sys.modules.get(_NATIVE), sys.modules.get("json")
-    if native is None or json is None or not getattr(world, "pg_map", None):
+    if world is None or native is None or json is None or not world.pg_map:
         return b"{}\n"
     groups = {}
     for group, name in list(world.pg_names.items()):
