@@ -133,7 +133,7 @@ class Settings:
         metavar="TIME",
     )
     stall: Text | None = _setting(
-        "if no rank prints or computes for this time, e.g. 10m, show where they are, and end or restart",
+        "if ranks wait for each other in vain for this time, e.g. 10m, say which one is missing; end or restart",
         metavar="TIME",
     )
     priority: int | None = _setting(

@@ -25,9 +25,9 @@ _LONGEST = 64 << 20  # bytes of an answer
 _FILES = (".stacks", ".ask", ".new", ".answer")
 # The numbers of system calls that take a descriptor and wait for what is behind it.
 _CALLS = {
-    "x86_64": {0: "reading", 17: "reading", 19: "reading", 1: "writing", 18: "writing", 20: "writing", 73: "locking"},
-    "aarch64": {63: "reading", 67: "reading", 65: "reading", 64: "writing", 68: "writing", 66: "writing", 32: "locking"},
-}  # fmt: skip
+    "x86_64": {0: "reading", 17: "reading", 19: "reading", 1: "writing", 18: "writing", 73: "locking"},
+    "aarch64": {63: "reading", 67: "reading", 65: "reading", 64: "writing", 68: "writing", 32: "locking"},
+}
 
 
 def forget(start: str) -> None:
@@ -47,13 +47,15 @@ def look(
 ) -> None:
     """Ask the ranks, each given with its process and where its files begin, and call `then()` with what is
     known of each: `place`, `trace` (a digest of the stack), `collective` (whether it waits in a library of
-    them), `state` and `does` as the kernel tells them, and `recorder`. With `only_recorders` no signal is sent.
+    them), `state` and `does` as the kernel tells them, and `recorder`. With `only_recorders` no signal is
+    sent.
     """
     asked = {rank: _Asked(pid, start, not only_recorders) for rank, (pid, start) in ranks.items()}
     deadline = time.monotonic() + PATIENCE
 
     def wait() -> None:
-        if time.monotonic() < deadline and not all([each.has_answered() for each in asked.values()]):
+        answered = [each.has_answered() for each in asked.values()]  # of each: it reads what there is by now
+        if time.monotonic() < deadline and not all(answered):
             loop.call_later(_LOOK, wait)
         else:
             then({str(rank): each.answer() for rank, each in asked.items()})
