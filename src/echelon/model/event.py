@@ -121,8 +121,8 @@ class Event:
     missing: tuple[str, ...] | None = None
     fetched_to: str | None = None  # of an end: the folder that has the results, after its machine's name
     version: str | None = None  # of the agent
-    # Of `waiting`: the kind of what is waited for; "untended" needs a command. Of `still`: "stuck" where ranks
-    # wait for others, else "quiet".
+    # Of `waiting`: the kind of what is waited for; "untended" needs a command. Of `still`: "stuck" where some
+    # ranks wait for others, else "quiet".
     trouble: str | None = None
     places: tuple[str, ...] | None = None  # of `still`: where ranks are, those first that are waited for
     manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do

@@ -133,7 +133,7 @@ class Settings:
         metavar="TIME",
     )
     stall: Text | None = _setting(
-        "if ranks wait for each other in vain for this time, e.g. 10m, say which one is missing; end or restart",
+        "if ranks hang for this time, e.g. 10m, say where they are and for whom; end or restart",
         metavar="TIME",
     )
     priority: int | None = _setting(

@@ -1,4 +1,4 @@
-"""The verdict on ranks that hang: recordings of real ones (`hangs/record.py`), by their recorders and without."""
+"""The verdict on ranks that hang: recordings of real ones (`hangs/record.py`), by recorders and without."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import pytest
 from echelon.agent.gang import hang
 
 HANGS = Path(__file__).parent / "hangs"
+ONE = "all_reduce 1 of process group %d ([64, 64] float32)"
+BOTH = "deadlock of process groups:"
+STORE, GROUP = "_create_c10d_store (hang.py:36)", "_create_gloo_process_group (hang.py:36)"
 SIX = "all_reduce 6 ([64, 64] float32)"
 
 
@@ -63,16 +66,13 @@ def without_recorder(looks: dict[int, dict[str, Any]]) -> dict[int, dict[str, An
             "groups-4",
             hang.CYCLE,
             [0, 3],
-            "deadlock of process groups: rank 0 waits for rank 3 in all_reduce 1 of process group 1"
-            " ([64, 64] float32), and rank 3 waits for rank 0 in all_reduce 1 of process group 2"
-            " ([64, 64] float32)",
+            f"{BOTH} rank 0 waits for rank 3 in {ONE % 1}, and rank 3 waits for rank 0 in {ONE % 2}",
         ),
         (
             "start-4",
             hang.STACKS,
             [3],
-            "rank 3 is in wait_long (hang.py:18); rank 0 is in _create_c10d_store (hang.py:36),"
-            " ranks 1, 2 are in _create_gloo_process_group (hang.py:36)",
+            f"rank 3 is in wait_long (hang.py:18); rank 0 is in {STORE}, ranks 1, 2 are in {GROUP}",
         ),
     ],
 )

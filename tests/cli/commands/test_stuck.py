@@ -41,7 +41,7 @@ def test_the_rank_that_the_others_wait_for_is_named(
     os.close(pipe)
     assert done.returncode == 124, done.stderr
     assert "rank 1 never called all_reduce 6 ([64, 64] float32); rank 0 waits in it" in done.stderr
-    assert "rank 1: load_batch (hang.py:24)" in done.stderr
+    assert "rank 1: load_batch (hang.py:25)" in done.stderr
     status = json.loads(call("status", "fm", "-o", "json").stdout)
     assert status["root_cause"]["kind"] == "stuck"
     assert not list(Path("runs").glob("**/look-*")), "no file by which ranks are looked at stays"

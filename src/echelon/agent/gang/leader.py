@@ -145,8 +145,8 @@ class Leader:
         self.act()
 
     def _receive_seen(self, worker: int, generation: object, message: dict[str, object], now: float) -> None:
-        """Keep a worker's newest sample for those who look. The gang may be stuck, by that or by where its ranks
-        are.
+        """Keep a worker's newest sample for those who look. By that, or by where its ranks are, the gang may
+        be stuck.
         """
         if message["say"] == "looked":
             self.gang.looked(worker, generation, message.get("number"), message.get("ranks"), now)

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ def wait_long():
 
 def load_batch():
     print("waits", flush=True)
-    with open(os.environ["PART"], "rb", buffering=0) as file:  # a pipe that nobody writes to
+    with Path(os.environ["PART"]).open("rb", buffering=0) as file:  # a pipe that nobody writes to
         file.read(1)
 
 

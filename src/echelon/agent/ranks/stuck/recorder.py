@@ -19,9 +19,9 @@ _MOST_GROUPS = 16  # those whose newest collective is the newest
 
 def read(text: bytes) -> dict[str, Any] | None:
     """What a rank has answered: its number as torch counts it, and its `groups` by name: their `ranks`, the
-    numbers of the last collective that was `called` and of the last that is `done` with all before it, and the
-    newest of the `calls` by their number: name, sizes, type and the time. None without an answer; without a
-    group there is nothing to compare.
+    numbers of the last collective that was `called` and of the last that is `done` with all before it, and
+    the newest of the `calls` by their number: name, sizes, type and the time. None without an answer; without
+    a group there is nothing to compare.
     """
     lines = text.split(b"\n")
     try:

@@ -1,5 +1,4 @@
-"""For how long a worker's ranks have neither printed nor computed, and for how long they have printed nothing.
-Pure.
+"""For how long a worker's ranks have neither printed nor computed, or not printed. Pure.
 
 What stands still with the agent itself, as on a suspended laptop, is not counted: after a gap in the agent's
 own looks the time begins anew."""
