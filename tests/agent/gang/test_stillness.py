@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.agent.gang.test_hang import recorded, without_recorder
-from tests.agent.gangs import NOW, events, running, said
+from tests.agent.gangs import NOW, end, events, running, said
 
 from echelon.agent.gang.decisions import Gang
 from echelon.agent.gang.stillness import SAID_AFTER, lasting
@@ -154,6 +154,28 @@ def test_a_rank_that_prints_is_not_waited_for_in_vain() -> None:
         life.printed[3] = life.now
     assert life.gang.phase == "running"
     assert events(life.gang) == []
+
+
+def test_a_library_that_gives_up_first() -> None:
+    """As torch's watchdog and Gloo do: the rank that fails has waited for another one."""
+    life = Life(recorded("asleep-4"), stall=None)
+    life.go_on(SAID_AFTER - 100)
+    failure = end(1, -6, "RuntimeError: Timed out waiting 1800000ms for recv operation to complete")
+    life.gang.failed(1, 0, failure, life.now)
+    cause = life.cause()
+    assert cause["summary"] == (
+        "rank 3 never called all_reduce 6 ([64, 64] float32); ranks 0, 1, 2 wait in it; then "
+        + failure["summary"]
+    )
+    assert cause["peers"].startswith("rank 3: wait_long (hang.py:18); ")
+    assert cause["kind"] == "rank"
+
+
+def test_a_rank_that_the_others_wait_for_may_fail_by_itself() -> None:
+    life = Life(recorded("asleep-4"), stall=None)
+    life.go_on(SAID_AFTER - 100)
+    life.gang.failed(3, 0, end(3), life.now)
+    assert life.cause()["summary"] == "rank 3 exited with code 1: ValueError: boom"
 
 
 def test_agents_that_stood_still_themselves_begin_anew() -> None:

@@ -107,7 +107,11 @@ class Generation:
             cause = cause_of_stall(self._stall or 0.0, self.ends, self.said, seen)
         else:
             cause = find_cause(self.ends, self.lost)
-            if self.well and self.ends and not self.lost and all(end["consequence"] for end in self.ends):
+            waited = self.stillness.seen_before(cause.get("rank"), self.gone())
+            if waited is not None and not self.lost:
+                cause["summary"] = "%s; then %s" % (waited.sentence, cause["summary"])
+                cause["peers"] = "; ".join(waited.lines)
+            elif self.well and self.ends and not self.lost and all(end["consequence"] for end in self.ends):
                 cause["summary"] = after_early_ends(cause["summary"], self.well)
         peers = cause.get("peers") or self.peers()
         if peers and (self.well or self.stuck):

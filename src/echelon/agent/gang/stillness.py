@@ -114,6 +114,18 @@ class Stillness:
         """What was seen last, of ranks that are ended because all of them are idle."""
         return hang.verdict(self._seen(), gone) if self._looks else None
 
+    def seen_before(self, rank: object, gone: Mapping[int, str]) -> hang.Finding | None:
+        """What was seen twice before a rank failed, if that explains it: it waited for others, until its
+        library of collectives gave up.
+        """
+        if self._same < _SAME - 1 or not hang.has_recorder(self._looks):
+            return None
+        found = hang.verdict(self._seen(), gone)
+        waited = found.kind in (hang.DIFFERS, hang.CYCLE) or (
+            found.kind == hang.MISSING and rank not in found.ranks
+        )
+        return found if waited else None
+
     def _seen(self) -> dict[int, dict[str, Any]]:
         """The newest answers, with the places of the look before where that asked for the recorders alone."""
         return {rank: dict(self._whole.get(rank, {}), **look) for rank, look in self._looks.items()}
