@@ -29,7 +29,8 @@ def test_a_dataloader_s_worker_that_was_killed_is_the_cause_of_what_follows() ->
     """As recorded of a worker that got SIGBUS: the second exception is raised from the first."""
     error = find_error(
         b"Traceback (most recent call last):\n  File a\n"
-        b"RuntimeError: DataLoader worker (pid 15911) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory. Please.\n\n"
+        b"RuntimeError: DataLoader worker (pid 15911) is killed by signal: Bus error. It is possible that"
+        b" dataloader's workers are out of shared memory.\n\n"
         b"The above exception was the direct cause of the following exception:\n\n"
         b"Traceback (most recent call last):\n  File b\n"
         b"RuntimeError: DataLoader worker (pid(s) 15911) exited unexpectedly\n"
