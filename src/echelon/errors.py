@@ -18,7 +18,7 @@ Foreign errors (OSError, YAML, HTTP) are translated where they enter, so that th
     ├── Denied                       121  the cluster does not know the user, or does not let them
     ├── Refused                      122  the cluster refused the request: quota, webhook, invalid
     ├── ResultsIncomplete            123  not all results of a run are here: of which worker, and why
-    └── RunStuck                     124  no rank printed or computed for the time of --stall
+    └── RunStuck                     124  ranks did nothing, or waited in vain, for --stall
 
 A run's own failure is not an error of echelon: `run` and `wait` exit with the code of the first failing rank
 (128+n for a signal); in Python it is `RunFailed`, with that code (`observation/failure.py`). 2 is a usage
@@ -144,7 +144,7 @@ class ResultsIncomplete(EchelonError):
 
 
 class RunStuck(EchelonError):
-    """The ranks of a run neither printed nor computed for the time of --stall."""
+    """The ranks of a run did nothing, or waited for each other in vain, for the time of --stall."""
 
     exit_code = 124
 

@@ -230,3 +230,15 @@ def test_a_gang_that_gives_way_waits_as_before_its_start() -> None:
 def test_when_a_run_gave_back_its_gpus_is_known_at_its_end() -> None:
     end = Event(kind="finished", at=50.0, outcome="succeeded", exit_code=0, released=53.0)
     assert happen(*running(), end).released == 53.0
+
+
+def test_ranks_that_stand_still_are_shown_until_they_go_on() -> None:
+    status = Status(name="r", uri="local://r", state="running")
+    still = Event(
+        kind="still", at=1.0, reason="stuck for 10 m: rank 1 ...", trouble="stuck", places=("rank 1: nap",)
+    )
+    standing = fold(status, [still, Event(kind="note", at=2.0, reason="a word")])
+    assert (standing.state, standing.trouble) == ("running", "stuck")
+    assert (standing.reason, standing.places) == ("stuck for 10 m: rank 1 ...", ("rank 1: nap",))
+    moving = fold(standing, [Event(kind="moving", at=3.0)])
+    assert (moving.reason, moving.trouble, moving.places) == (None, None, ())

@@ -19,5 +19,6 @@ def import_rest() -> None:
     import echelon.agent.output.painting
     import echelon.agent.ranks.report
     import echelon.agent.ranks.stuck.hanging
+    import echelon.agent.ranks.stuck.looking
     import echelon.agent.ranks.stuck.stacks
     import echelon.agent.ranks.usage.sampler  # noqa: F401

@@ -30,6 +30,8 @@ Kind = Literal[
     "keeping",  # the keeper holds the results of `workers`, at most `until`
     "stopping",  # the end was requested; `reason` is by whom or why
     "steps",  # `steps` of a run that is made of runs stand so now; the first such event has all of them
+    "still",  # nothing was printed for long, and its ranks stand still; `reason` is what was seen
+    "moving",  # they do something again
     "note",  # a message for the user
     "finished",  # the run is over: `outcome`
 ]
@@ -49,7 +51,7 @@ CauseKind = Literal[
     "worker-left",  # a worker's agent was ended by SIGTERM, as when its pod is deleted
     "worker-evicted",  # the cluster took a worker away that was well: `disruption` says how
     "worker-absent",  # a worker did not come in time
-    "stuck",  # no rank printed or computed for the time of --stall
+    "stuck",  # for the time of --stall no rank printed or computed, or some waited for others
     "given-up",  # what the run waits for will not come
     "run-lost",  # the run ended, and nothing is left that says how
 ]
@@ -122,7 +124,10 @@ class Event:
     # Of an end, and of `steps`: the folder that has the results, after its machine's name.
     fetched_to: str | None = None
     version: str | None = None  # of the agent
-    trouble: str | None = None  # of `waiting`: the kind of what is waited for; "untended" needs a command
+    # Of `waiting`: the kind of what is waited for; "untended" needs a command. Of `still`: "stuck" where some
+    # ranks wait for others, else "quiet".
+    trouble: str | None = None
+    places: tuple[str, ...] | None = None  # of `still`: where ranks are, those first that are waited for
     manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do
     workers: tuple[int, ...] | None = None  # of `keeping`
     left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
@@ -148,8 +153,9 @@ def bounded(event: Event) -> Event:
             tail=tuple(map(cut, cause.tail[-_MOST_LINES:])),
         )
     missing = None if event.missing is None else tuple(map(cut, event.missing[:_MOST_TEXTS]))
+    places = None if event.places is None else tuple(map(cut, event.places[:_MOST_LINES]))
     reason, node = _cut(event.reason), _cut(event.node)
-    return replace(event, cause=cause, missing=missing, reason=reason, node=node)
+    return replace(event, cause=cause, missing=missing, places=places, reason=reason, node=node)
 
 
 def _cut(text: str | None) -> str | None:

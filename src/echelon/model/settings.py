@@ -133,7 +133,7 @@ class Settings:
         metavar="TIME",
     )
     stall: Text | None = _setting(
-        "if no rank prints or computes for this time, e.g. 10m, show where they are, and end or restart",
+        "if ranks hang for this time, e.g. 10m, say where they are and for whom; end or restart",
         metavar="TIME",
     )
     priority: int | None = _setting(

@@ -69,7 +69,9 @@ class Status:
     uri: str
     state: State = "recorded"
     reason: str | None = None
-    trouble: str | None = None  # the kind of what keeps it from running, where `reason` is that
+    # The kind of what keeps it from running, where `reason` is that; of one that runs, "stuck" or "quiet".
+    trouble: str | None = None
+    places: tuple[str, ...] = ()  # where its ranks are, if it stands still
     command: str = ""
     framework: str | None = None
     created: float = 0.0
@@ -201,6 +203,7 @@ class _Draft:
         self.kept_until = status.kept_until
         self.restarts_spared = status.restarts_spared
         self.trouble = status.trouble
+        self.places = status.places
         self.agents_since = status.agents_since
         self.trained_first = status.trained_first
         self.training_since = status.training_since
@@ -241,7 +244,7 @@ class _WorkerDraft:
 
 def _apply(status: _Draft, event: Event) -> None:
     if event.kind not in _BESIDE:
-        status.trouble = event.trouble
+        status.trouble, status.places = event.trouble, event.places or ()
     if event.worker is not None and event.worker in status.workers:
         _apply_to_worker(status.workers[event.worker], event)
     if event.kind in ("unkept", "keeping"):
@@ -259,6 +262,10 @@ def _apply(status: _Draft, event: Event) -> None:
                 status.state = "running"
             status.reason = None
             status.restarts = max(status.restarts, event.restart or 0)
+        case "still" if status.state == "running":
+            status.reason = event.reason
+        case "moving" if status.state == "running":
+            status.reason = None
         case "failed":
             status.root_cause = event.cause
             status.reason = event.cause.summary if event.cause else event.reason

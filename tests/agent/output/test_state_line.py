@@ -38,6 +38,10 @@ def story(draw: st.DrawFn) -> list[dict[str, Any]]:
             if draw(st.booleans()):
                 happens("note", worker=worker, reason="a word")
             happens("worker-running", worker=worker, restart=restart, pids={str(worker): 7})
+        for _ in range(draw(st.integers(0, 2))):
+            happens("still", reason=f"quiet {len(events)}", trouble="quiet", places=["rank 0: fit"])
+            if draw(st.booleans()):
+                happens("moving")
         lost = set()
         for worker in draw(st.lists(st.integers(0, WORKERS - 1), max_size=6)):
             match draw(st.sampled_from(["ended", "stopped", "failed", "lost"])):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -55,6 +58,37 @@ def pair() -> Iterator[Pair]:
     made = Pair()
     yield made
     made.end()
+
+
+@pytest.mark.parametrize(
+    ("program", "reads"),
+    [
+        ("input()", True),
+        ("import pdb; pdb.set_trace()", True),
+        ("import time; print(1); time.sleep(1000)", False),
+        ("import os; os.read(os.pipe()[0], 1)", False),
+    ],
+)
+def test_a_rank_that_waits_for_keys(pair: Pair, program: str, reads: bool) -> None:
+    ours, theirs = pair.terminal.open()
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=theirs, stdout=theirs, stderr=theirs
+    ) as rank:
+        os.close(theirs)
+        if reads:
+            wait_until(lambda: pair.terminal.is_read_by(rank.pid), "its prompt")
+        else:
+            wait_until(lambda: _sleeps(rank.pid), "its sleep")
+            assert not pair.terminal.is_read_by(rank.pid)
+        rank.kill()
+    os.close(ours)
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether it waits for something else than a file that it imports."""
+    call = Path(f"/proc/{pid}/syscall").read_text().split()
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return stat[0] == "S" and call[0] not in ("running", "-1")
 
 
 def turning(pair: Pair, condition: Callable[[], object]) -> Callable[[], bool]:

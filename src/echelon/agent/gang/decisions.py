@@ -26,6 +26,8 @@ from echelon.agent.ranks.launching.roll import Asked
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from echelon.agent.task import Task
 
 REUNION = 20.0  # seconds that members which hold results have to come to a leader that was replaced
@@ -155,6 +157,48 @@ class Gang:
                 self._current.ends.clear()  # consequences only, or the ranks would have been stopped
                 self._deadline = now + self._task.grace
 
+    def sampled(self, worker: int, sample: dict[str, Any], now: float) -> None:
+        """A worker's sample: its ranks may have been silent for long enough to be looked at."""
+        if self.phase != "running":
+            return
+        self._current.stillness.note(worker, sample)
+        self.quiet(worker, sample.get("idle"), now)
+        self._watch(now)
+
+    def looked(self, worker: int, generation: object, number: object, ranks: object, now: float) -> None:
+        """What a worker has seen of its ranks."""
+        if generation == self.generation and self.phase == "running":
+            self._current.stillness.looked(worker, number, ranks)
+            self._watch(now)
+
+    def _watch(self, now: float) -> None:
+        """Say what was seen of ranks that stand still, or end them; look again when it is time."""
+        current = self._current
+        stillness = current.stillness
+        if self.phase != "running":
+            return
+        if stillness.goes_on(self._busy):
+            stillness.said = None
+            self.events.append({"kind": "moving"})
+        found = stillness.finding(self._busy, current.gone(), now)
+        if found is not None and stillness.said != ("stuck" if found[0] else "quiet"):
+            stuck, finding = found
+            sentence = stillness.say(stuck, finding, self._busy, now)
+            if stuck and stillness.acts:
+                current.stuck, current.hang = True, finding
+                current.said = sentence
+                reason = "%s (--stall): its ranks are ended" % sentence
+                self.events.append({"kind": "note", "reason": reason})
+                self._stop(now)
+                return
+            stillness.said = "stuck" if stuck else "quiet"
+            event: dict[str, object] = {"kind": "still", "reason": sentence, "places": finding.lines}
+            self.events.append(dict(event, trouble=stillness.said))
+        order = stillness.next_look(self._busy, now)
+        if order is not None:
+            order["generation"] = self.generation
+            self.outbox.extend((worker, order) for worker in sorted(self._busy))
+
     def quiet(self, worker: int, seconds: object, now: float) -> None:
         """The running ranks of a worker have neither printed nor computed for so many seconds. If that is so
         of all workers for long enough, the gang is stuck.
@@ -165,6 +209,7 @@ class Gang:
         self._current.quiet[worker] = seconds
         if self._current.is_quiet(self._busy, limit):
             self._current.stuck = True
+            self._current.hang = self._current.stillness.newest(self._current.gone())
             reason = "no rank has printed or computed for %g s (--stall): its ranks are ended" % limit
             self.events.append({"kind": "note", "reason": reason})
             self._stop(now)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from echelon.agent.gang.verdict import LEFT, LOST, cause_of_stall, describe_peers, find_cause
+from echelon.agent.gang.hang import WAITS
+from echelon.agent.gang.stillness import Stillness
+from echelon.agent.gang.verdict import (
+    LEFT,
+    LOST,
+    after_early_ends,
+    cause_of_stall,
+    describe_peers,
+    find_cause,
+)
 from echelon.agent.ranks.launching.launch import essential_workers
 from echelon.agent.ranks.launching.roll import Asked
 from echelon.agent.stopping import seconds_in
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
+    from echelon.agent.gang.hang import Finding
     from echelon.agent.task import Task
 
 MOST_SPARED = 100  # restarts of a run that do not count, so that it ends in a cluster that evicts without end
@@ -28,7 +38,10 @@ class Generation:
         self.well: dict[int, float] = {}  # ranks that ended well, and after how many seconds
         self.lost: list[tuple[int, str, str]] = []  # worker, reason, kind
         self.quiet: dict[int, float] = {}  # for how long the ranks of each worker did nothing
-        self.stuck = False  # none of them did for too long
+        self.stuck = False  # none of them did for too long, or some wait for others
+        self.stillness = Stillness(task.stall)
+        self.hang: Finding | None = None  # what was seen of ranks that were stuck
+        self.said: str | None = None  # and the sentence on it
         self.running: list[int] = []  # ranks that ran when they were stopped
         self._places: dict[str, str] = {}  # where those were that were asked
         self.killed: dict[str, float] = {}  # ranks that needed SIGKILL, and after how many seconds
@@ -83,13 +96,24 @@ class Generation:
         """What the other ranks did meanwhile."""
         return describe_peers(self.well, self.running, self._places)
 
+    def gone(self) -> dict[int, str]:
+        """Ranks that have ended while others ran."""
+        return dict.fromkeys(self.well, "had exited 0")
+
     def cause(self) -> dict[str, object]:
         """Why it failed."""
         if self.stuck:
-            cause = cause_of_stall(self._stall or 0.0, self.ends)
+            seen = self.hang if self.hang is not None and self.hang.kind in WAITS else None
+            cause = cause_of_stall(self._stall or 0.0, self.ends, self.said, seen)
         else:
             cause = find_cause(self.ends, self.lost)
-        peers = self.peers()
+            waited = self.stillness.seen_before(cause.get("rank"), self.gone())
+            if waited is not None and not self.lost:
+                cause["summary"] = "%s; then %s" % (waited.sentence, cause["summary"])
+                cause["peers"] = "; ".join(waited.lines)
+            elif self.well and self.ends and not self.lost and all(end["consequence"] for end in self.ends):
+                cause["summary"] = after_early_ends(cause["summary"], self.well)
+        peers = cause.get("peers") or self.peers()
         if peers and (self.well or self.stuck):
             cause["peers"] = peers
         return cause

@@ -119,8 +119,8 @@ class Leader:
         elif say == "stopped":
             self._drop_sample(worker)
             self.gang.stopped(worker, generation, now, message.get("places"), message.get("killed"))  # type: ignore[arg-type]
-        elif say == "sample":
-            self._receive_sample(worker, generation, message.get("sample"), now)
+        elif say in ("sample", "looked"):
+            self._receive_seen(worker, generation, message, now)
         elif say == "well":
             self.gang.ended_well(generation, message.get("rank"), message.get("seconds"), now)
         elif say == "unfit":
@@ -144,8 +144,14 @@ class Leader:
             return
         self.act()
 
-    def _receive_sample(self, worker: int, generation: object, sample: object, now: float) -> None:
-        """Keep a worker's newest sample for those who look; the gang may be stuck."""
+    def _receive_seen(self, worker: int, generation: object, message: dict[str, object], now: float) -> None:
+        """Keep a worker's newest sample for those who look. By that, or by where its ranks are, the gang may
+        be stuck.
+        """
+        if message["say"] == "looked":
+            self.gang.looked(worker, generation, message.get("number"), message.get("ranks"), now)
+            return
+        sample = message.get("sample")
         if generation != self.gang.generation or self.gang.phase != "running" or not isinstance(sample, dict):
             return
         if self._board is None:
@@ -153,7 +159,7 @@ class Leader:
 
             self._board = Board(self._loop, self._task.reports, len(self._task.places))
         self._board.put(worker, sample)
-        self.gang.quiet(worker, sample.get("idle"), now)
+        self.gang.sampled(worker, sample, now)
 
     def _drop_sample(self, worker: int) -> None:
         if self._board is not None:

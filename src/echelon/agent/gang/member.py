@@ -19,7 +19,7 @@ from echelon.agent.task import Place, Task
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Any, Callable
 
     from echelon.agent.ranks.launching.rendezvous import Rendezvous
     from echelon.agent.ranks.usage.sampler import Sampler
@@ -75,6 +75,8 @@ class Member:
             asks = str(message.get("stacks") or "")
             within = stopping.seconds_in(message.get("within"))
             self.stop_ranks(self._report_stopped, stopping.asked_for(message), asks, within)
+        elif order == "look":
+            self._look(message)
         elif order == "command":
             self.on_command(message)
         elif order in ("finish", "release", "leave", "give-way", "keeper", "code", "attend"):
@@ -96,6 +98,18 @@ class Member:
             self.ranks.stop(signal, lambda: self._stopped(then), ask_first, within)
         else:
             then()
+
+    def _look(self, message: dict[str, object]) -> None:
+        """Tell where the ranks are, while they go on."""
+        generation, number = self._generation, message.get("number")
+        if not self.busy or message.get("generation") != generation:
+            return
+
+        def answer(ranks: dict[str, dict[str, Any]]) -> None:
+            if self.busy and self._generation == generation:
+                self._report("looked", number=number, ranks=ranks)
+
+        self.ranks.look(not message.get("stacks"), answer)
 
     def elapsed(self) -> float | None:
         """How long ago the run's first generation started, as far as this worker knows."""

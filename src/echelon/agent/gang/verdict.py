@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any
 
+    from echelon.agent.gang.hang import Finding
     from echelon.agent.task import Place
 
 OUTCOMES = ("succeeded", "failed", "stopped", "timed-out")
@@ -93,15 +94,31 @@ def cause_of_absence(missing: list[int], verb: str, patience: float) -> dict[str
     return _without_rank("%s %s within %g s" % (names, verb, patience), missing[0], ABSENT)
 
 
-def cause_of_stall(limit: float, ends: list[dict[str, Any]]) -> dict[str, Any]:
-    """The cause for ranks that did nothing for so many seconds; `ends` are theirs, when they were stopped."""
+def cause_of_stall(
+    limit: float, ends: list[dict[str, Any]], said: str | None = None, hang: Finding | None = None
+) -> dict[str, Any]:
+    """The cause for ranks that did nothing for so many seconds, or waited for each other, as was `said`;
+    `ends` are theirs, when they were stopped, and `hang` what was seen of them before.
+    """
+    summary = said
+    if summary is None:
+        summary = "the run was stuck: no rank printed or computed for %g s (--stall)" % limit
+        if hang is not None:
+            summary = "%s; %s" % (summary, hang.sentence)
     return {
-        "summary": "the run was stuck: no rank printed or computed for %g s (--stall)" % limit,
+        "summary": summary,
+        **({"peers": "; ".join(hang.lines)} if hang is not None and hang.lines else {}),
         "kind": STUCK,
         "exit_code": STUCK_EXIT_CODE,
         "hint": "the last lines of the ranks' output tell where each of them was",
         "others": _outlines(ends),
     }
+
+
+def after_early_ends(summary: str, well: dict[int, float]) -> str:
+    """How a rank failed that has lost its peers: some had ended well before, and none failed by itself."""
+    first = min(well.values())
+    return "%s exited 0 after %.0f s, and then %s" % (_ranks(sorted(well)), first, summary)
 
 
 def describe_peers(well: dict[int, float], running: list[int], places: dict[str, str]) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from echelon.agent.output.sink import Sink
 
 REPEAT = 1 << 20  # bytes of the leader's output between two state lines, at least
-_OF_RUN = frozenset(("gave-way", "failed", "restarting", "stopping", "verdict", "holding"))
+_OF_RUN = frozenset(("gave-way", "failed", "restarting", "stopping", "verdict", "holding", "still", "moving"))
 # The earlier events of a worker that an event supersedes.
 _OVERRULES = {
     "worker-started": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended", "worker-kept", "unkept"),
@@ -23,6 +23,7 @@ _OVERRULES = {
     "worker-kept": ("unkept",),
     "unkept": (),
 }
+_TURNS = {"still": "moving", "moving": "still", "restarting": "still", "stopping": "still"}
 
 
 class History:
@@ -45,6 +46,8 @@ class History:
             return
         for other in _OVERRULES.get(kind, ()):
             self._kept.pop((other, worker), None)
+        if kind in _TURNS:
+            self._kept.pop((_TURNS[kind], None), None)
         self._kept.pop((kind, worker), None)  # so that it comes last
         self._kept[kind, worker] = event
 

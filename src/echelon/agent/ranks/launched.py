@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 from echelon.agent.ranks import shell
+from echelon.agent.ranks.launching import launch
 from echelon.agent.ranks.leftovers import GRACE
 from echelon.agent.ranks.rank import Rank, open_log
 from echelon.agent.ranks.ranks import Ranks
@@ -32,7 +33,10 @@ class LaunchedRanks(Ranks):
         """
         if self._stopping or self._env is None:
             return None
-        return self._env if number is None else dict(self._env, ECHELON_RANK=str(number))
+        if number is None:
+            return self._env
+        looks = launch.looks_of(self._task, number, self._generation)
+        return {**self._env, "ECHELON_RANK": str(number), launch.LOOKS: looks}
 
     def host(self, number: int, make: Callable[..., Output]) -> bool:
         """Take in a rank that the launcher has started; `make(loop, on_data, on_end)` reads from it. False if
@@ -42,6 +46,7 @@ class LaunchedRanks(Ranks):
         if env is None:
             return False
         rank = Rank(number)
+        rank.looks = env.get(launch.LOOKS, "")
         self._all.append(rank)
         shell.keep(self._task, number, env)
         log = open_log(rank, self._task.logs, self._sink, self._generation)

@@ -32,6 +32,8 @@ class Rank:
         self.error_file = ""
         self.code: int | None = None
         self.place: str | None = None  # where its Python was when a signal killed it
+        self.printed = 0.0  # when it last wrote anything, as time.monotonic() counts
+        self.looks = ""  # where the files begin by which it is looked at (`stuck/looking.py`)
 
     def connect(self, sink: Sink, log: RankLog, hold: bool, letters: str = "oe") -> None:
         """Have its output cut into lines and kept."""

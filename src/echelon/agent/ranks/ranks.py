@@ -169,6 +169,21 @@ class Ranks:
         self.on_stopping()
         self._settle_if_over()
 
+    def look(self, only_recorders: bool, then: Callable[[dict[str, dict[str, Any]]], object]) -> None:
+        """Call `then()` with what can be told of where the ranks are, without a trace in their output."""
+        from echelon.agent.ranks.stuck import looking
+
+        running = {rank.number: (pid, rank.looks) for pid, rank in self._ranks.items() if not rank.launcher}
+        looking.look(self._loop, running, then, only_recorders)
+
+    def printed_at(self) -> dict[int | None, float]:
+        """When each rank last wrote anything, as time.monotonic() counts."""
+        return {rank.number: rank.printed for rank in self._ranks.values() if not rank.launcher}
+
+    def waits_for_keys(self) -> bool:
+        """Whether the rank reads what the user types at its terminal."""
+        return self.terminal is not None and any(map(self.terminal.is_read_by, self._ranks))
+
     def kill_now(self) -> None:
         """Kill everything at once; no callback follows."""
         self._stopping = True
@@ -235,6 +250,7 @@ class Ranks:
         log = open_log(rank, self._task.logs, self._sink, self._generation)
         if interpreter.is_python(argv[0]):
             env = launch.with_ahead(dict(env), {"PYTHONPATH": launch.STARTUP})
+            env[launch.LOOKS] = rank.looks = launch.looks_of(self._task, rank.number, self._generation)
         opened = self._open_terminal(rank)
         try:
             rank.child = Child(
@@ -284,7 +300,8 @@ class Ranks:
     # Reading
 
     def _on_data(self, rank: Rank, stream: int, data: bytes) -> None:
-        full, self.printed = self._sink.full, time.monotonic()
+        full = self._sink.full
+        self.printed = rank.printed = time.monotonic()
         if self.terminal is not None and rank.plain is not None:
             self.terminal.show(data)
             full = full or self.terminal.full
@@ -333,6 +350,10 @@ class Ranks:
         from echelon.agent.ranks import report, shell
 
         shell.forget(self._task, rank.number)
+        if rank.looks:
+            from echelon.agent.ranks.stuck import looking
+
+            looking.forget(rank.looks)
 
         if code and hint is None:
             hint = report.find_hint(error, self._python(), self._task.control is not None)

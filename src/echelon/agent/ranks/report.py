@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 
+from echelon.agent.ranks import advice
 from echelon.agent.ranks.interpreter import has_installed
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -78,14 +79,8 @@ _CRASH = re.compile(
     re.MULTILINE,
 )
 _CRASH_PLACE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
-# What PyTorch says of a GPU without memory, in its newer and older words, before a page of advice.
-_OUT_OF_MEMORY = re.compile(
-    r"(?P<kind>[\w.]+): CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)"
-    r"(?:\. GPU (?P<gpu>\d+) has a total capacity of (?P<total>[\d.]+ \w+)"
-    r" of which (?P<free>[\d.]+ \w+) is free"
-    r"| \(GPU (?P<gpu2>\d+); (?P<total2>[\d.]+ \w+) total capacity; .*?(?P<free2>[\d.]+ \w+) free;)?"
-)
-_INWARD = "See inner exception"  # an exception that only points to the one that it was raised from
+# An exception that only points to the one that it was raised from.
+_INWARD = re.compile(r"See inner exception|DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
     "SIGSEGV": "a crash in native code",
@@ -161,31 +156,22 @@ def find_error(stderr_tail: bytes) -> str | None:
         inner = _exception_below(lines, start)
         if inner is not None:
             found = inner
-            if _INWARD not in inner:
+            if not _INWARD.search(lines[inner]):
                 break
     if found is not None:
-        return _shortened(found)
+        return advice.shorten(lines[found].strip(), lines[found + 1 :])
     written = [line.strip() for line in lines if line.strip()]
-    return _shortened(written[-1]) if written else None
+    return advice.shorten(written[-1], []) if written else None
 
 
-def _exception_below(lines: list[str], start: int) -> str | None:
-    """The exception of the traceback that begins at a line."""
+def _exception_below(lines: list[str], start: int) -> int | None:
+    """The line with the exception of the traceback that begins at a line."""
     boxed = lines[start].startswith(_BOX)
-    for line in lines[start + 1 :]:
+    for number in range(start + 1, len(lines)):
+        line = lines[number]
         if line and not line[0].isspace() and not (boxed and line.startswith(_BOX)):
-            return line.strip()
+            return number
     return None
-
-
-def _shortened(error: str) -> str:
-    """An error that is a page of text, in one line."""
-    found = _OUT_OF_MEMORY.search(error)
-    if not found:
-        return error
-    gpu, total, free = (found[name] or found[name + "2"] for name in ("gpu", "total", "free"))
-    room = "; GPU %s has %s, of which %s is free" % (gpu, total, free) if gpu else ""
-    return "%s: CUDA out of memory, tried to allocate %s%s" % (found["kind"], found["size"], room)
 
 
 def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
@@ -218,7 +204,7 @@ def find_hint(error: str | None, python: str, in_pod: bool) -> str | None:
         if error and error.startswith(start):
             alone = "of one rank (-n 1), on this machine and in the foreground of a terminal"
             return "%s needs somebody who types: use it in a run %s" % (call, alone)
-    return None
+    return advice.find_advice(error or "", in_pod)
 
 
 def read_error_file(path: str) -> str | None:
@@ -233,9 +219,9 @@ def read_error_file(path: str) -> str | None:
         return None
     first = str(text).strip().splitlines()[0]
     more = message.get("extraInfo") if isinstance(message, dict) else None
-    if _INWARD in first and isinstance(more, dict):
+    if _INWARD.search(first) and isinstance(more, dict):
         first = find_error(str(more.get("py_callstack") or "").encode()) or first
-    return _shortened(first)
+    return advice.shorten(first, str(text).strip().splitlines()[1:])
 
 
 def last_lines(tail: bytes) -> list[str]:

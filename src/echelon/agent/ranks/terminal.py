@@ -28,6 +28,7 @@ BACKLOG = 256 * 1024  # bytes that wait for the user's terminal before the rank 
 PATIENCE = 10.0  # seconds that the rank waits for a terminal that takes nothing; then the rank goes on
 _MOST_KEYS = 64 * 1024  # keys kept for a rank that reads none; what is typed beyond is lost
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
+_READ = (b"0", b"63")  # the number of that system call, on x86-64 and on ARM
 _NO_KEY = b"\0"  # stands for a function that no key has
 _LOCAL_FLAGS, _CHARACTERS = 3, 6  # the positions of lflag and cc in what tcgetattr returns
 
@@ -82,6 +83,21 @@ class RankTerminal:
             self._left_out += len(data)
         else:
             self._send(frames.OUTPUT, data)
+
+    def is_read_by(self, pid: int) -> bool:
+        """Whether a process waits for keys: it reads its standard input, or, as line editors do, has the
+        terminal pass on each key.
+        """
+        if self._user is None or self._master < 0:
+            return False
+        try:
+            if not termios.tcgetattr(self._master)[_LOCAL_FLAGS] & termios.ICANON:
+                return True
+            with open("/proc/%d/syscall" % pid, "rb") as file:
+                number, first = file.read().split()[:2]
+        except (OSError, ValueError, termios.error):
+            return False
+        return number in _READ and first == b"0x0"
 
     def drain(self, patience: float) -> None:
         """Pass on what is pending before the agent leaves; give up after `patience` seconds."""

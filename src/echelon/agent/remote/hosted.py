@@ -75,7 +75,7 @@ class HostedRanks:
         if env is None:
             hosted.refuse()
             return
-        names = {"ECHELON_WORKER", "ECHELON_RANK", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"}
+        names = {"ECHELON_WORKER", "ECHELON_RANK", launch.LOOKS, "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"}
         names.update(name for name in env if name.endswith(_DEVICES))
         changed = {name: env.get(name) for name in sorted(names)}
         hosted.connection.send({"say": "start", "env": changed, "python_path": launch.STARTUP})

@@ -306,6 +306,8 @@ def _report_events(
             if kinds is None or event.kind in kinds:
                 for text in filter(None, texts):
                     render.notice(one_line(text))
+                for place in event.places or ():
+                    render.notice(f"  {one_line(place)}")
 
 
 def _describe(event: Event, *, was_queued: bool) -> str | None:

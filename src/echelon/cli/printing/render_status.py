@@ -49,6 +49,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         ("restarts", _restarts(found)),
         ("results", near(found.results)),
     ]
+    facts += [("where", each) for each in found.places]
     if found.exit_code is not None:
         facts.append(("exit code", str(found.exit_code)))
     if found.released is not None and found.ended is not None:

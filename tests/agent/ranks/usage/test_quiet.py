@@ -40,6 +40,23 @@ def test_who_stood_still_itself_has_missed_nothing() -> None:
     assert quiet.note(3603.0, 3.0, busy=False, printed=0.0) == 3.0, "from then on it counts again"
 
 
+def test_silence_is_counted_from_the_last_print_whoever_computes() -> None:
+    quiet = Quiet(100.0)
+    quiet.note(103.0, 3.0, busy=True, printed=0.0)
+    assert quiet.silent(103.0, printed=0.0) == 3.0
+    assert quiet.silent(103.0, printed=102.0) == 1.0
+    quiet.note(103.0 + GAP * 3.0 + 1, 3.0, busy=False, printed=0.0)
+    assert quiet.silent(103.0 + GAP * 3.0 + 1, printed=0.0) == 0.0, "the agent stood still itself"
+
+
+def test_a_rank_that_waits_for_keys_is_neither_idle_nor_silent() -> None:
+    """As in a debugger."""
+    quiet = Quiet(100.0)
+    assert quiet.note(103.0, 3.0, busy=False, printed=0.0, waits_for_keys=True) == 0.0
+    assert quiet.silent(103.0, printed=0.0) == 0.0
+    assert quiet.note(106.0, 3.0, busy=False, printed=0.0) == 3.0
+
+
 def test_a_look_that_is_late_is_no_gap() -> None:
     quiet = Quiet(100.0)
     assert quiet.note(100.0 + GAP * 3.0, 3.0, busy=False, printed=0.0) == GAP * 3.0

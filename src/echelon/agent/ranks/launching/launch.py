@@ -19,6 +19,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     import re
 
+LOOKS = "ECHELON_LOOKS"  # as in startup/sitecustomize.py, which takes it out of the environment
 STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")  # for a rank's PYTHONPATH
 
 
@@ -84,6 +85,11 @@ def fill_argv(argv: list[str], task: Task, files: dict[str, str] | None = None) 
             text = text.replace(placeholder, value)  # noqa: PLW2901 - one after the other
         filled.append(text)
     return filled
+
+
+def looks_of(task: Task, rank: int, generation: int) -> str:
+    """Where the names of the files begin by which a rank is looked at (`stuck/looking.py`)."""
+    return os.path.join(task.reports, "look-%d-%d" % (rank, generation))
 
 
 def file_paths(task: Task, place: Place) -> dict[str, str]:

@@ -25,6 +25,10 @@ _LOOK = 0.05
 _LONGEST = 200  # characters of a place
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
+_COLLECTIVES = re.compile(
+    r"/torch/distributed/(?:distributed_c10d|c10d_logger|rendezvous|_functional_collectives)\.py$"
+    r"|/horovod/|/mpi4py/|/tensorflow/.*(?:collective|cross_device)"
+)
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python[0-9.]+)/|^<")
 
 
@@ -54,31 +58,43 @@ def ask(loop: Loop, ranks: dict[int, tuple[int, Stream]], then: Callable[[dict[s
     look()
 
 
-def is_ready(pid: int) -> bool:
+def is_ready(pid: int, signal: int = SIGNAL) -> bool:
     """Whether a process has a handler for the signal; any other would be ended by it."""
     try:
         with open("/proc/%d/status" % pid, "rb") as file:
             caught = re.search(rb"^SigCgt:\s*([0-9a-f]+)$", file.read(), re.MULTILINE)
     except OSError:
         return False
-    return caught is not None and bool(int(caught[1], 16) >> (SIGNAL - 1) & 1)
+    return caught is not None and bool(int(caught[1], 16) >> (signal - 1) & 1)
 
 
 def find_place(text: bytes) -> str | None:
     """Where the main thread is, of stacks as faulthandler writes them: the innermost function, and the line
-    of the user's own code. The main thread is the last.
+    of the user's own code.
+    """
+    return describe_place(find_frames(text))
+
+
+def find_frames(text: bytes) -> list[tuple[str, str, str]]:
+    """The main thread's functions, each with its file and line, the innermost first. The main thread is the
+    last.
     """
     lines = text.decode("utf-8", "backslashreplace").splitlines()
     starts = [number for number, line in enumerate(lines) if _THREAD.match(line)]
-    if not starts:
-        return None
     frames = []
-    for line in lines[starts[-1] + 1 :]:
+    for line in lines[starts[-1] + 1 :] if starts else ():
         frame = _FRAME.match(line)
         if frame is None:
             break
         frames.append((frame["function"], frame["file"], frame["line"]))
-    return describe_place(frames)
+    return frames
+
+
+def is_collective(frames: list[tuple[str, str, str]]) -> bool:
+    """Whether the innermost function belongs to a library of collectives; what a script's own line calls that
+    is written in C, as with mpi4py, cannot be told.
+    """
+    return bool(frames) and _COLLECTIVES.search(frames[0][1]) is not None
 
 
 def describe_place(frames: list[tuple[str, str, str]]) -> str | None:

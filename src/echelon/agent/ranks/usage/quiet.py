@@ -1,4 +1,4 @@
-"""For how long a worker's ranks have neither printed nor computed. Pure.
+"""For how long a worker's ranks have neither printed nor computed, or not printed. Pure.
 
 What stands still with the agent itself, as on a suspended laptop, is not counted: after a gap in the agent's
 own looks the time begins anew."""
@@ -39,14 +39,23 @@ class Quiet:
     """Counts the seconds since a worker has last done anything."""
 
     def __init__(self, now: float) -> None:
-        self._since = self._last = now
+        self._since = self._last = self._awake = now
 
-    def note(self, now: float, expected: float, busy: bool, printed: float) -> float:
+    def note(
+        self, now: float, expected: float, busy: bool, printed: float, waits_for_keys: bool = False
+    ) -> float:
         """Note a look, which was `expected` so many seconds after the last one; `printed` is when a rank last
-        did. Returns for how long it has been quiet.
+        did. Returns for how long it has been quiet. A rank that reads what a person types, as in a debugger,
+        is none that hangs.
         """
-        if busy or now - self._last > GAP * expected:
+        if waits_for_keys or now - self._last > GAP * expected:
+            self._awake = now
+        if busy or self._awake == now:
             self._since = now
         self._since = max(self._since, printed)
         self._last = now
         return max(0.0, now - self._since)
+
+    def silent(self, now: float, printed: float) -> float:
+        """For how long nothing was printed, as far as the agent did not stand still itself."""
+        return max(0.0, now - max(self._awake, printed))

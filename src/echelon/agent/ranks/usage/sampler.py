@@ -73,9 +73,9 @@ class Sampler:
         self._waited = {rank: tree.waited for rank, tree in trees.items()}
         unseen = bool(pids) and not trees  # where there is no /proc, a rank may compute
         busy = unseen or quiet.computes(wanted.values(), [gpu["busy"] for gpu in self._gpus.newest])
-        idle = self._quiet.note(now, self._expected, busy, self._ranks.printed)
+        idle = self._quiet.note(now, self._expected, busy, self._ranks.printed, self._ranks.waits_for_keys())
         self._last = now
-        self._on_sample(self._described(trees, cpus, idle))
+        self._on_sample(self._described(trees, cpus, idle, now))
         if now - self._asked >= quiet.pause_for_gpus(self._stall):
             self._asked = now
             self._gpus.ask()
@@ -83,8 +83,9 @@ class Sampler:
         self._timer = self._loop.call_later(self._expected, self._sample)
 
     def _described(
-        self, trees: dict[int | None, Tree], cpus: dict[int | None, float], idle: float
+        self, trees: dict[int | None, Tree], cpus: dict[int | None, float], idle: float, now: float
     ) -> dict[str, Any]:
+        printed = self._ranks.printed_at()
         in_use = cgroups.memory_in_use() if self._own_group else None
         return {
             "at": round(time.time(), 3),
@@ -94,6 +95,7 @@ class Sampler:
                     "cpus": round(cpus[rank], 3),
                     "memory": tree.resident,
                     "processes": tree.processes,
+                    "silent": round(self._quiet.silent(now, printed.get(rank, 0.0)), 3),
                 }
                 for rank, tree in sorted((item for item in trees.items() if item[0] is not None))
             ],
@@ -102,4 +104,5 @@ class Sampler:
             "memory_limit": cgroups.memory_limit_bytes() if self._own_group else None,
             "gpus": self._gpus.newest,
             "idle": round(idle, 3),
+            "silent": round(self._quiet.silent(now, self._ranks.printed), 3),
         }

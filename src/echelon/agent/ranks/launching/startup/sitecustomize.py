@@ -1,6 +1,7 @@
 """Lets a Python rank write the stacks of its threads to standard error when the agent asks
 (`stuck/stacks.py`), and where it was when it crashes in native code (since Python 3.14 with the native
-stack); has it write whole lines, and has one that fails under MPI end at once.
+stack); lets the agent look where it is without a trace in its output (`stuck/looking.py`); has it write whole
+lines, and has one that fails under MPI end at once.
 
 Python imports it before the script. It takes itself out of the path and the environment again, and goes on
 with the environment's own `sitecustomize`, so that the script finds everything as without it."""
@@ -10,6 +11,13 @@ import os
 import sys
 
 _SIGNAL = 54  # as in stuck/stacks.py
+_LOOK_SIGNAL = 55  # as in stuck/looking.py
+_LOOKS = "ECHELON_LOOKS"  # where the files begin that the agent and this process share; the script has no use
+# Far above the descriptors that a script gets: where it closes all of them, none of its own takes these.
+_STACKS_FD, _QUESTIONS_FD = 1000, 1001
+_TORCH = "torch.distributed.distributed_c10d"
+_NATIVE = "torch._C._distributed_c10d"
+_KEPT = "500"  # collectives that torch's flight recorder keeps
 
 
 def _restore_path(here: str) -> None:
@@ -32,6 +40,93 @@ def _register() -> None:
             faulthandler.enable(file=2, all_threads=False)
     except Exception:  # noqa: S110 - a Python without it, or another system: there are no stacks then
         pass
+
+
+def _answer_looks() -> None:
+    """Stacks go to a file of the agent's, on a signal of their own. What torch's flight recorder has, a
+    thread tells that sleeps in `read`; it is there from when torch is imported by one of several ranks.
+    """
+    start = os.environ.pop(_LOOKS, "")
+    if not start:
+        return
+    try:
+        import faulthandler
+
+        opened = os.open(start + ".stacks", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(opened, _STACKS_FD, False)
+        os.close(opened)
+        faulthandler.register(_LOOK_SIGNAL, file=_STACKS_FD, all_threads=True)
+    except Exception:  # noqa: S110 - as above; or few descriptors are allowed, or the disk is full
+        pass
+    if os.environ.get("ECHELON_RANKS", "1") != "1":
+        sys.meta_path.insert(0, _WhenTorchComes(start))
+
+
+class _WhenTorchComes:
+    """Finds no module. It sees that torch's is looked for, and begins to answer then. It stays where it is:
+    the search that it is part of would leave out another finder if it went.
+    """
+
+    def __init__(self, start: str) -> None:
+        self._start = start
+
+    def find_spec(self, name: str, *_where: object) -> None:
+        if name == _TORCH and self._start:
+            start, self._start = self._start, ""
+            try:
+                _begin_to_answer(start)
+            except Exception:  # noqa: S110 - torch is imported all the same
+                pass
+
+
+def _begin_to_answer(start: str) -> None:
+    import _thread
+
+    if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:  # its name before
+        os.environ.setdefault("TORCH_FR_BUFFER_SIZE", _KEPT)
+    os.mkfifo(start + ".ask", 0o600)
+    opened = os.open(start + ".ask", os.O_RDWR)  # to write as well: so it never ends
+    os.dup2(opened, _QUESTIONS_FD, False)
+    os.close(opened)
+    _thread.start_new_thread(_answer, (start,))
+
+
+def _answer(start: str) -> None:
+    """Write what the recorder has, whenever a byte comes."""
+    while True:
+        try:
+            if not os.read(_QUESTIONS_FD, 64):
+                return
+            answer = _read_recorder()
+            opened = os.open(start + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            try:
+                while answer:
+                    answer = answer[os.write(opened, answer) :]
+            finally:
+                os.close(opened)
+            os.rename(start + ".new", start + ".answer")
+        except Exception:
+            return
+
+
+def _read_recorder() -> bytes:
+    """A line on the process groups, and one for each recorder. Nothing is imported: the script may hang in an
+    import. Before there is a group no recorder is asked, since that would make it.
+    """
+    world = getattr(sys.modules.get(_TORCH), "_world", None)
+    native, json = sys.modules.get(_NATIVE), sys.modules.get("json")
+    if world is None or native is None or json is None or not world.pg_map:
+        return b"{}\n"
+    groups = {}
+    for group, name in list(world.pg_names.items()):
+        groups[str(name)] = sorted(int(rank) for rank in world.pg_group_ranks.get(group, ()))
+    head = {"rank": world.default_pg.rank(), "groups": groups} if world.default_pg is not None else {}
+    lines = [json.dumps(head).encode()]
+    for name in ("_dump_fr_trace_json", "_dump_nccl_trace_json"):
+        dump = getattr(native, name, None)
+        if dump is not None:
+            lines.append(dump())
+    return b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines) + b"\n"
 
 
 def _write_whole_lines() -> None:
@@ -64,6 +159,7 @@ def _end_without_peers() -> None:
 _restore_path(os.path.dirname(__file__))
 atexit.register(_end_without_peers)
 _register()
+_answer_looks()
 _write_whole_lines()
 _own = sys.modules.pop(__name__)
 try:

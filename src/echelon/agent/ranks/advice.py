@@ -1,0 +1,169 @@
+"""Errors that users of PyTorch meet, in one short line and with what helps: a table of their texts.
+
+The texts are for people: nothing is decided by them. An error that is not in the table stays as it is."""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Match
+
+# What PyTorch says of a GPU without memory, in its newer and older words, before a page of advice.
+_OUT_OF_MEMORY = re.compile(
+    r"(?P<kind>[\w.]+): CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)"
+    r"(?:\. GPU (?P<gpu>\d+) has a total capacity of (?P<total>[\d.]+ \w+)"
+    r" of which (?P<free>[\d.]+ \w+) is free"
+    r"| \(GPU (?P<gpu2>\d+); (?P<total2>[\d.]+ \w+) total capacity; .*?(?P<free2>[\d.]+ \w+) free;)?"
+)
+# What Gloo writes around its errors: the place in its source before, a guess at the cause behind.
+_GLOO = re.compile(r"\[(?:enforce fail at )?\S*/gloo/\S*\.(?:cc|h):\d+\] ?|\s*This is typically caused by .*")
+_NCCL = re.compile(r"(?P<kind>[\w.]+): NCCL error in: .*NCCL version (?P<version>[\d.]+)")
+_LONG = re.compile(  # errors of which the first sentence says all
+    r"(?P<first>[\w.]+: (?:Expected to have finished reduction in the prior iteration"
+    r"|DataLoader worker \(pid \d+\) is killed by signal: Bus error)[^.]*)\..*"
+)
+
+# The error, and what helps; in a pod it may be another thing.
+_HINTS: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
+    (re.compile(pattern), hint, in_pod)
+    for pattern, hint, in_pod in (
+        (
+            r"CUDA out of memory",
+            (
+                "a smaller batch, gradient accumulation or activation checkpointing need less;"
+                " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps against fragments"
+            ),
+            None,
+        ),
+        (
+            r"killed by signal: Bus error|unable to allocate shared memory|insufficient shared memory",
+            (
+                "shared memory (/dev/shm) is full, by which DataLoader workers hand over batches:"
+                " num_workers=0 needs none"
+            ),
+            (
+                "shared memory (/dev/shm) is full, by which DataLoader workers hand over batches:"
+                " --shm SIZE enlarges it"
+            ),
+        ),
+        (
+            r"Duplicate GPU detected",
+            (
+                "two ranks use the same GPU: torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"
+                " comes before the process group, and each rank needs a GPU (--gpus N)"
+            ),
+            None,
+        ),
+        (
+            r"ncclSystemError|ncclRemoteError|Bootstrap : no socket interface found|no socket interface",
+            (
+                "NCCL found no network to its peers: NCCL_DEBUG=INFO shows which interfaces it tried,"
+                " NCCL_SOCKET_IFNAME names one"
+            ),
+            None,
+        ),
+        (
+            r"illegal memory access|device-side assert triggered",
+            "a kernel's error is told later than it happens: --env CUDA_LAUNCH_BLOCKING=1 shows the line",
+            None,
+        ),
+        (
+            r"uncorrectable ECC error|Xid|unspecified launch failure",
+            "the GPU or its memory failed: nvidia-smi -q shows which, and a reset or another node helps",
+            None,
+        ),
+        (
+            r"no kernel image is available for execution",
+            "this build of PyTorch has no code for this GPU: another one is needed",
+            None,
+        ),
+        (
+            r"driver version is insufficient|driver on your system is too old",
+            "the node's driver is older than the CUDA of this PyTorch: a build for an older CUDA runs",
+            "the node's driver is older than the CUDA of the image: an image with an older CUDA runs",
+        ),
+        (
+            r"EADDRINUSE|Address already in use",
+            "the script takes a port that is in use: MASTER_PORT of its environment is free; others can be 0",
+            None,
+        ),
+        (
+            r"Expected to have finished reduction in the prior iteration",
+            "a forward pass did not use all parameters: DistributedDataParallel(find_unused_parameters=True)",
+            None,
+        ),
+        (
+            r"same model across all ranks|appears not to match (?:sizes|strides) of the same param",
+            (
+                "ranks have built different models: what shapes them (arguments, vocabulary) must not depend"
+                " on the rank"
+            ),
+            None,
+        ),
+        (
+            r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes",
+            "ranks called the same collective with tensors of different sizes, or in another order",
+            None,
+        ),
+        (
+            r"Timed out waiting \d+ms for \w+ operation|Watchdog caught collective operation timeout",
+            "a rank did not come to a collective in the time of its process group: --stall 10m names it",
+            None,
+        ),
+        (
+            (
+                r"[Ee]xpected all tensors to be on the same device|is not on the expected device"
+                r"|Input type .* and weight type .* should be the same"
+            ),
+            "the model and a tensor are on different devices: .to(device) moves both",
+            None,
+        ),
+        (
+            r"No backend type associated with device type",
+            "the process group's backend has no such device: nccl takes tensors on GPUs, gloo those on CPUs",
+            None,
+        ),
+        (
+            r"version `GLIBC(?:XX)?_[\d.]+' not found",
+            "a library was built for a newer system: install packages where the run runs, or upgrade it",
+            "a package was built for a newer system than the image: --image chooses a newer one",
+        ),
+        (
+            r"cannot execute binary file|Exec format error",
+            "the program was built for another processor",
+            "the program or the image was built for another processor than the node has",
+        ),
+    )
+)
+
+
+def shorten(error: str, after: list[str]) -> str:
+    """An error that is a page of text, in one line; `after` are the lines that follow its first one."""
+    nccl = _NCCL.match(error)
+    if nccl:
+        lasts = [number for number, line in enumerate(after) if line.strip() == "Last error:"]
+        last = after[lasts[0] + 1].strip() if lasts and lasts[0] + 1 < len(after) else ""
+        name = after[0].partition(":")[0].strip() if after and after[0].startswith("nccl") else ""
+        said = ", ".join(part for part in (name, last) if part)
+        return "%s: NCCL %s: %s" % (nccl["kind"], nccl["version"], said) if said else error
+    memory = _OUT_OF_MEMORY.search(error)
+    if memory:
+        return _describe_memory(memory)
+    long = _LONG.match(error)
+    return long["first"] if long else _GLOO.sub("", error)
+
+
+def _describe_memory(found: Match[str]) -> str:
+    gpu, total, free = (found[name] or found[name + "2"] for name in ("gpu", "total", "free"))
+    room = "; GPU %s has %s, of which %s is free" % (gpu, total, free) if gpu else ""
+    return "%s: CUDA out of memory, tried to allocate %s%s" % (found["kind"], found["size"], room)
+
+
+def find_advice(error: str, in_pod: bool) -> str | None:
+    """What helps against an error; None for one that is not in the table."""
+    for pattern, hint, hint_in_pod in _HINTS:
+        if pattern.search(error):
+            return hint_in_pod if in_pod and hint_in_pod else hint
+    return None

@@ -1,0 +1,82 @@
+"""What torch's flight recorder tells of one rank, reduced to what ranks are compared by. Pure.
+
+The recorder keeps the last collectives of each process group with their number, which counts alike on all
+ranks. There is one for Gloo and others (since torch 2.8) and one for NCCL (since 2.5); a rank gives both."""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+KEPT = (
+    48  # collectives of a group that are passed on: how far one rank may be ahead of another and be compared
+)
+_MOST_GROUPS = 16  # those whose newest collective is the newest
+
+
+def read(text: bytes) -> dict[str, Any] | None:
+    """What a rank has answered: its number as torch counts it, and its `groups` by name: their `ranks`, the
+    numbers of the last collective that was `called` and of the last that is `done` with all before it, and
+    the newest of the `calls` by their number: name, sizes, type and the time. None without an answer; without
+    a group there is nothing to compare.
+    """
+    lines = text.split(b"\n")
+    try:
+        head = json.loads(lines[0])
+        dumps = [json.loads(line) for line in lines[1:] if line]
+        if not text or not isinstance(head, dict):
+            return None
+        groups: dict[str, Any] = {}
+        for dump in dumps:
+            _add(groups, dump, head.get("groups") or {})
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return None
+    for group in groups.values():
+        # Not by `last_completed_collective`: Gloo's threads write it in any order, and it may stay behind.
+        group["done"] = min(group.pop("pending"), default=group["called"] + 1) - 1
+        numbers = sorted(group["calls"], key=int)[-KEPT:]
+        group["calls"] = {number: group["calls"][number] for number in numbers}
+    newest = sorted(groups, key=lambda name: -groups[name].pop("newest"))[:_MOST_GROUPS]
+    return {"rank": head.get("rank"), "groups": {name: groups[name] for name in newest}}
+
+
+def _add(groups: dict[str, Any], dump: dict[str, Any], ranks: dict[str, list[int]]) -> None:
+    status = dump.get("pg_status") or {}
+    for entry in dump.get("entries") or ():
+        if entry.get("is_p2p"):
+            continue
+        name, number = str(entry["process_group"][0]), int(entry["collective_seq_id"])
+        group = groups.setdefault(
+            name, {"ranks": ranks.get(name), "called": 0, "pending": [], "calls": {}, "newest": 0}
+        )
+        known = status.get(str(entry.get("pg_id"))) or {}
+        group["called"] = max(group["called"], number, _number(known.get("last_enqueued_collective")))
+        if not (entry.get("retired") or entry.get("state") == "completed"):
+            group["pending"].append(number)
+        group["newest"] = max(group["newest"], int(entry.get("time_created_ns") or 0))
+        group["calls"][str(number)] = describe(entry)
+
+
+def describe(entry: dict[str, Any]) -> list[Any]:
+    """A collective: its name, its sizes and type, and when it was called, in seconds."""
+    name = str(entry.get("profiling_name") or "").rpartition(":")[2].lstrip("_") or "a collective"
+    sizes = json.dumps(entry.get("input_sizes") or [])[1:-1]
+    kind = str((entry.get("input_dtypes") or [""])[0])
+    return [name, sizes[:80], _TYPES.get(kind, kind.lower()), int(entry.get("time_created_ns") or 0) / 1e9]
+
+
+_TYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
+    "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool",
+}  # fmt: skip
+
+
+def _number(value: object) -> int:
+    """A number that may be written as text; -1 says that there is none."""
+    try:
+        return max(0, int(value))  # type: ignore[call-overload,no-any-return]
+    except (TypeError, ValueError):
+        return 0

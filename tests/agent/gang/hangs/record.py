@@ -1,0 +1,95 @@
+"""Hangs of real ranks, as the agent looks at them: `python -m tests.agent.gang.hangs.record` writes the JSON
+files beside this one again, which the test of the verdict reads; with names (`asleep-2`) those alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from echelon.agent.loop import Loop
+from echelon.agent.ranks.launching import launch
+from echelon.agent.ranks.stuck import looking
+
+HERE = Path(__file__).parent
+WAYS = ("asleep", "computes", "reads", "order", "groups", "part", "stopped", "start")
+PART = "/data/part-17"
+_SETTLED = 2.0  # seconds after the last rank has said that it waits now
+
+
+def record(way: str, ranks: int, folder: Path) -> dict[str, dict[str, Any]]:
+    """Start ranks that hang in this way, and look at them."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    part = folder / "part-17"
+    if not part.exists():
+        os.mkfifo(part)
+    writer = os.open(part, os.O_RDWR)
+    env = {
+        **os.environ,
+        "PYTHONPATH": launch.STARTUP,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(ranks),
+        "ECHELON_RANKS": str(ranks),
+        "OMP_NUM_THREADS": "1",
+        "PART": str(part),
+    }
+    started = []
+    try:
+        for rank in range(ranks):
+            own = {"RANK": str(rank), launch.LOOKS: str(folder / f"look-{rank}")}
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, HERE / "hang.py", way],
+                    env={**env, **own},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+        for process in started:
+            assert process.stdout is not None
+            while process.stdout.readline() not in (b"waits\n", b""):
+                pass
+        time.sleep(_SETTLED)
+        return _look({rank: each.pid for rank, each in enumerate(started) if each.poll() is None}, folder)
+    finally:
+        for process in started:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        os.close(writer)
+
+
+def _look(pids: dict[int, int], folder: Path) -> dict[str, dict[str, Any]]:
+    loop = Loop()
+    found: list[dict[str, dict[str, Any]]] = []
+    asked = {rank: (pid, str(folder / f"look-{rank}")) for rank, pid in pids.items()}
+    looking.look(loop, asked, lambda answers: (found.append(answers), loop.stop()))
+    loop.run()
+    loop.close()
+    return found[0]
+
+
+def main() -> None:
+    import tempfile
+
+    wanted = [(way, ranks) for way in WAYS for ranks in (2, 4)] + [("asleep", 8), ("groups", 8)]
+    for way, ranks in wanted:
+        if sys.argv[1:] and f"{way}-{ranks}" not in sys.argv[1:]:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            text = json.dumps(record(way, ranks, Path(folder)), indent=None, sort_keys=True)
+            text = text.replace(f"{folder}/part-17", PART).replace('}, "', '},\n"')
+            (HERE / f"{way}-{ranks}.json").write_text(text + "\n")
+            print(way, ranks, len(text), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Errors that users of PyTorch meet: in one line, and with what helps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from echelon.agent.ranks.report import find_error, find_hint
+
+# "recorded" are of ranks with Gloo and of DataLoader workers; "reported" are what users have reported, of
+# GPUs, NCCL and other machines, which the tests do not have.
+ERRORS = json.loads((Path(__file__).parent / "errors.json").read_text())
+
+
+@pytest.mark.parametrize("case", [*ERRORS["recorded"], *ERRORS["reported"]])
+def test_what_users_meet(case: dict[str, str | None]) -> None:
+    """`short` is None where the error is short enough."""
+    said, short, hint = case["said"] or "", case["short"], case["hint"]
+    error = find_error(b"Traceback (most recent call last):\n  File x\n" + said.encode() + b"\n")
+    if "out of memory" not in said:
+        assert error == (short or said.partition("\n")[0])
+    found = find_hint(error, "/bin/python3", True)
+    assert found is None if hint is None else hint in (found or "")
+
+
+def test_a_dataloader_s_worker_that_was_killed_is_the_cause_of_what_follows() -> None:
+    """As recorded of a worker that got SIGBUS: the second exception is raised from the first."""
+    error = find_error(
+        b"Traceback (most recent call last):\n  File a\n"
+        b"RuntimeError: DataLoader worker (pid 15911) is killed by signal: Bus error. It is possible that"
+        b" dataloader's workers are out of shared memory.\n\n"
+        b"The above exception was the direct cause of the following exception:\n\n"
+        b"Traceback (most recent call last):\n  File b\n"
+        b"RuntimeError: DataLoader worker (pid(s) 15911) exited unexpectedly\n"
+    )
+    assert error == "RuntimeError: DataLoader worker (pid 15911) is killed by signal: Bus error"
+
+
+def test_nccl_without_a_last_error_stays_as_it_is() -> None:
+    said = "DistBackendError: NCCL error in: x.cpp:1, unhandled system error, NCCL version 2.20.5"
+    assert find_error(b"Traceback (most recent call last):\n  x\n" + said.encode()) == said
+
+
+@pytest.mark.parametrize("error", ["", "ValueError: boom", "KeyError: 'port'"])
+def test_what_is_not_in_the_table_has_no_hint(error: str) -> None:
+    assert find_hint(error, "/bin/python3", False) is None
