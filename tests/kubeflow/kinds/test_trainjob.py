@@ -120,6 +120,16 @@ def test_a_runtime_for_another_framework_is_refused(read: Read) -> None:
         read(joined(RUNTIME.replace("torch: {numProcPerNode: auto}", "mpi: {}"), JOB))
 
 
+@pytest.mark.parametrize(("policy", "name"), [("jax", "JAX_PROCESS_ID"), ("xgboost", "DMLC_TASK_ID")])
+def test_policies_of_other_frameworks(job_of: JobOf, tmp_path: Path, policy: str, name: str) -> None:
+    runtime = RUNTIME.replace("torch: {numProcPerNode: auto}", f"{policy}: {{}}")
+    job = job_of(joined(runtime, JOB.replace('[--lr, "0.1"]', f'["--id=$({name})"]')))
+    assert (job.framework, job.workers, job.procs) == (policy, 3, 1)
+    assert job.command[:2] == ("sh", "-c"), "it is filled in when a worker starts"
+    assert [env[name] for env in environments(job, tmp_path)] == ["0", "1", "2"]
+    assert "PET_NPROC_PER_NODE" not in job.env
+
+
 PATCH = """
         volumes: [{name: data, persistentVolumeClaim: {claimName: datasets}}]
         nodeSelector: {pool: a100}

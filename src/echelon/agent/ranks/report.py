@@ -39,6 +39,7 @@ _CONSEQUENCES = re.compile(
             r"(worker|coordination service|task).*(unavailable|heartbeat timeout|became unhealthy)",
             r"unavailableerror|abortederror|cancellederror",
             r"horovodinternalerror|has been shut down",
+            r"distributed service detected fatal errors",
         )
     ),
     re.IGNORECASE,
@@ -78,6 +79,8 @@ _CRASH = re.compile(
     re.MULTILINE,
 )
 _CRASH_PLACE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+# How Abseil, on which JAX stands, says why it aborts; the stack follows.
+_FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] (.+)$", re.MULTILINE)
 # What PyTorch says of a GPU without memory, in its newer and older words, before a page of advice.
 _OUT_OF_MEMORY = re.compile(
     r"(?P<kind>[\w.]+): CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)"
@@ -165,6 +168,9 @@ def find_error(stderr_tail: bytes) -> str | None:
                 break
     if found is not None:
         return _shortened(found)
+    fatal = _FATAL.search(text) if crash else None
+    if fatal:
+        return fatal[1].partition(". ")[0]
     written = [line.strip() for line in lines if line.strip()]
     return _shortened(written[-1]) if written else None
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from echelon.submit import Beside
 
 _SCRIPT = 1024 * 1024  # characters of a script that are looked at
-_CONVERT_HELP = """Print a job of Kubeflow's (PyTorchJob, TFJob, MPIJob, TrainJob) as a job file.
+_CONVERT_HELP = """Print a job of Kubeflow's as a job file.
+
+PyTorchJob, TFJob, JAXJob, XGBoostJob, MPIJob and TrainJob are read.
 
 What echelon's own workers do not honour comes first, as comments. With --on local, it is the job file for
 this machine, with the paths that --map gives.
