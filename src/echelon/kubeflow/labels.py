@@ -7,13 +7,13 @@ its type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from echelon.model.job import Job, Role
-from echelon.model.pods.pod import JOB, KUBEFLOW_KIND
+from echelon.model.pods.pod import JOB, KUBEFLOW_KIND, NATIVE, NOT_DOWNLOADED
 from echelon.values import frozen
 
 LABEL = "training.kubeflow.org"
@@ -57,9 +57,14 @@ def labels_of(kind: str, name: str, replica: Replica, *, led: bool = False) -> d
     }
 
 
-def with_kind(job: Job, kind: str) -> Job:
-    """The same job, which remembers what kind of job it was."""
-    return replace(job, pod=replace(job.pod, annotations={**job.pod.annotations, KUBEFLOW_KIND: kind}))
+def with_kind(job: Job, kind: str, downloads: Sequence[str] = ()) -> Job:
+    """The same job, which remembers what kind of job it was, and what its initializers would have downloaded,
+    unless its own controller runs them.
+    """
+    about = {KUBEFLOW_KIND: kind}
+    if downloads and job.pod.job_kind != NATIVE:
+        about[NOT_DOWNLOADED] = "\n".join(downloads)
+    return replace(job, pod=replace(job.pod, annotations={**job.pod.annotations, **about}))
 
 
 def with_labels(job: Job, document: Mapping[str, Any]) -> Job:

@@ -89,6 +89,7 @@ class Status:
     namespace: str | None = None
     image: str | None = None  # where one was named
     kind: str | None = None  # of Kubeflow's jobs, where it was submitted as one: PyTorchJob, ...
+    not_downloaded: tuple[str, ...] = ()  # what a TrainJob's initializers would have fetched before
     owner: str = ""
     agents_since: float | None = None  # when the last of its agents began to run
     trained_first: float | None = None  # when all of its ranks ran for the first time

@@ -110,7 +110,7 @@ def test_a_runtime_that_is_nowhere_is_named(read: Read) -> None:
 def test_what_is_not_honoured_is_listed(read: Read) -> None:
     more = "initializer: {dataset: {storageUri: 's3://x'}}\n      suspend: true\n      trainer:"
     assert read(joined(RUNTIME, JOB.replace("trainer:\n", f"{more}\n", 1))).notes == (
-        "spec.initializer: nothing is downloaded before the start",
+        "spec.initializer.dataset: s3://x is not downloaded; a volume at /workspace/dataset can hold it",
         "spec.suspend: the run starts as soon as there is room",
     )
 

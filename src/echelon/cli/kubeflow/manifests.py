@@ -126,7 +126,7 @@ def mark(prepared: Prepared, manifest: Manifest, traits: Traits) -> Prepared:
     """The same job, which remembers what kind it was, and whose pods have Kubeflow's labels."""
     from echelon.kubeflow.labels import with_kind, with_labels
 
-    job = with_kind(prepared.job, manifest.kind)
+    job = with_kind(prepared.job, manifest.kind, manifest.downloads)
     return replace(prepared, job=with_labels(job, manifest.document) if traits.remote else job)
 
 

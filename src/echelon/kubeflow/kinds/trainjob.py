@@ -4,7 +4,7 @@ The runtime is a document of its own, beside the job or in the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -48,11 +48,11 @@ _POLICIES = ("numNodes", "torch", "jax", "xgboost")
 _Framework = Literal["torchrun", "jax", "xgboost"]
 _TRAINER = ("image", "command", "args", "env", "numNodes", "resourcesPerNode", "numProcPerNode")
 _NOT_HONOURED = {
-    "initializer": "nothing is downloaded before the start",
     "managedBy": "echelon's own workers have no other controller",
     "labels": "the run has the labels of metadata",
     "annotations": "the run has the annotations of metadata",
 }
+_DOWNLOADS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
 _OF_JOBSET = {
     "successPolicy": "the run succeeds when all of its workers have",
     "startupPolicy": "all workers start together",
@@ -80,6 +80,7 @@ def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
     notes: list[str] = []
     spec = child(document, "spec")
     parts = fields(spec, _SPEC)
+    downloads = tuple(_downloads(parts["initializer"], notes)) if "initializer" in parts else ()
     notes += [note(parts[name], why) for name, why in _NOT_HONOURED.items() if name in parts]
     if is_true(parts.get("suspend")):
         notes.append(note(parts["suspend"], "the run starts as soon as there is room"))
@@ -114,7 +115,17 @@ def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
         volumes=worker.volumes,
         workdir=worker.workdir,
         unknown_env=worker.unknown_env,
+        downloads=downloads,
     )
+
+
+def _downloads(node: Node, notes: list[str]) -> Iterator[str]:
+    """What the initializers would download: named, since nothing is downloaded here."""
+    for name, each in fields(node, tuple(_DOWNLOADS)).items():
+        place = fields(each, ("storageUri", "env", "secretRef")).get("storageUri")
+        address = optional_text(place) or "what its runtime names"
+        notes.append(note(each, f"{address} is not downloaded; a volume at {_DOWNLOADS[name]} can hold it"))
+        yield f"{name} {address}"
 
 
 def _policy(runtime: Node, notes: list[str]) -> dict[str, Node]:

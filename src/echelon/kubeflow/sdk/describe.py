@@ -130,7 +130,8 @@ def conditions_of(kind: str, status: Status) -> Iterator[dict[str, Any]]:
             holds=not over and status.state == "running",
         )
     if status.state == "succeeded":
-        yield _condition(kind, "Succeeded", f"{about} successfully completed.", status.ended)
+        without = f", without {', '.join(status.not_downloaded)}" if status.not_downloaded else ""
+        yield _condition(kind, "Succeeded", f"{about} successfully completed{without}.", status.ended)
     elif status.state == "stopped":
         yield _condition(kind, "Suspended", f"{about} is suspended: {status.reason}.", status.ended)
     elif over:
