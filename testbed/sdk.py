@@ -35,7 +35,8 @@ def description(package: str) -> str:
 
 def _installed(package: str, *options: str) -> Path:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    target = CACHE / "sdk" / "".join([f"{package}-{VERSIONS[package]}-py{python}", *options])
+    whole = "" if options or package == TRAINING else "-whole"
+    target = CACHE / "sdk" / f"{package}-{VERSIONS[package]}-py{python}{whole}"
     if target.is_dir():
         return target
     with held(CACHE / "sdk" / ".lock"):

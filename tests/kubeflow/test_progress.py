@@ -56,8 +56,9 @@ def test_the_callback_of_hugging_face_shows_progress(monkeypatch: pytest.MonkeyP
     texts = reported(run)
     assert any(text.startswith("step ") and "/60 ETA " in text and " loss=" in text for text in texts), texts
     assert " 100% " in texts[-1]
-    assert status.progress is not None
-    assert (status.progress.done, status.progress.step) == (1.0, None)
+    progress = run.status().progress
+    assert progress is not None
+    assert (progress.done, progress.step) == (1.0, None)
     assert "train_loss" in run.metrics()["name"]
 
 

@@ -144,7 +144,7 @@ def read(body: bytes) -> str | None:
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 10**9  # type: ignore[operator]
+    return type(value) is int and 0 <= value < 10**9
 
 
 def _clock(seconds: int) -> str:
