@@ -50,6 +50,8 @@ def metrics(**given: object) -> list[dict[str, str]]:
         (body(), ""),
         (body(progressPercentage="40%"), ""),
         (body(progressPercentage=140), ""),
+        (body(metrics=metrics(current_step="١", total_steps="٣", lösung=1, loss="٣")), ""),  # noqa: RUF001
+        (body(metrics=metrics(current_step=1, total_steps=0)), ""),
         (b"{}", None),
         (b"[]", None),
         (b'{"trainerStatus": 3}', None),
@@ -114,6 +116,9 @@ def test_only_who_has_the_token_is_heard(served: tuple[Reports, list[tuple[int, 
     assert refusal(post(reports, body(metrics=metrics(loss=2)), token="guessed")) == 401
     assert refusal(post(reports, body(), path="/")) == 400
     assert refusal(post(reports, b"nothing")) == 400
+    odd = post(reports, body())
+    odd.add_header("Content-Length", "\xb2")
+    assert refusal(odd) == 400
     assert refusal(post(reports, b" " * 300_000)) == 413
     assert told == [(7, "loss=1")]
 

@@ -27,8 +27,11 @@ _MOST_HEAD = 8192  # bytes
 _MOST_BODY = 256 * 1024  # bytes
 _MOST_SHOWN = 32  # metrics in a line
 _PLACE = ("current_step", "total_steps", "current_epoch")  # metrics that say where the training stands
-_NAME = re.compile(r"[A-Za-z][\w./@-]{0,63}")
-_NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf)")
+_NAME = re.compile(r"[A-Za-z][\w./@-]{0,63}", re.ASCII)
+_COUNT = re.compile(r"\d{1,15}", re.ASCII)
+_NUMBER = re.compile(
+    r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf)", re.ASCII
+)
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 413: "Payload Too Large"}
 
 
@@ -102,7 +105,7 @@ class Reports:
             return 401
         asked = re.fullmatch(r"POST /ranks/(\d{1,9}) HTTP/1\.[01]", first)
         size = fields.get("content-length", "")
-        if asked is None or not size.isdigit() or len(size) > 9:
+        if asked is None or not _COUNT.fullmatch(size):
             return 400
         if int(size) > _MOST_BODY:
             return 413
@@ -126,7 +129,7 @@ def read(body: bytes) -> str | None:
         return None
     step, steps, epoch = (given.pop(name, "") for name in _PLACE)
     words = []
-    if step.isdecimal() and steps.isdecimal() and len(step + steps) < 30 and int(steps):
+    if _COUNT.fullmatch(step) and _COUNT.fullmatch(steps) and int(steps):
         words.append("step %s/%s" % (step, steps))
         if _is_count(left):
             words.append("ETA %s" % _clock(left))

@@ -69,12 +69,13 @@ def _jax_client() -> object:
     return getattr(state, "client", None)
 
 
-def _let_jax_go(failed: object, error: object, traceback: object) -> None:
+def _let_jax_go(failed: type, error: object, traceback: object) -> None:
     """JAX itself has registered a function that waits for the peers: it is taken back, so that those of the
     script are called and that one is not.
     """
     sys.__excepthook__(failed, error, traceback)  # type: ignore[arg-type]
-    atexit.unregister(getattr(sys.modules.get("jax._src.api"), "clean_up", None))  # type: ignore[arg-type]
+    if issubclass(failed, Exception):
+        atexit.unregister(getattr(sys.modules.get("jax._src.api"), "clean_up", None))  # type: ignore[arg-type]
 
 
 _restore_path(os.path.dirname(__file__))
