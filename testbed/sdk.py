@@ -15,9 +15,9 @@ TRAINING = "kubeflow-training"
 VERSIONS = {TRAINING: "1.9.4", "kubeflow": "0.5.0"}  # of the first generation, and of the second
 
 
-def folder() -> Path:
-    """The first generation's client, to be put on PYTHONPATH; installed if it is not in the cache."""
-    return _installed(TRAINING)
+def folder(package: str = TRAINING) -> Path:
+    """A client with all that it needs, to be put on PYTHONPATH; installed if it is not in the cache."""
+    return _installed(package)
 
 
 def source(package: str) -> Path:
@@ -35,7 +35,8 @@ def description(package: str) -> str:
 
 def _installed(package: str, *options: str) -> Path:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    target = CACHE / "sdk" / f"{package}-{VERSIONS[package]}-py{python}"
+    whole = "" if options or package == TRAINING else "-whole"
+    target = CACHE / "sdk" / f"{package}-{VERSIONS[package]}-py{python}{whole}"
     if target.is_dir():
         return target
     with held(CACHE / "sdk" / ".lock"):

@@ -235,7 +235,7 @@ def test_logs_as_they_come(home: Path) -> None:
         ("train.py", {"workers": True}, InvalidJob, "workers"),
         ("train.py", {"kwargs": {"lr": 1}}, InvalidJob, "is for a function"),
         ("train.py", {"name": "No Name"}, InvalidJob, "'no-name'"),
-        ("train.py", {"framework": "jax"}, InvalidJob, "jax"),
+        ("train.py", {"framework": "caffe"}, InvalidJob, "caffe"),
         ("train.py", {"timeout": "soon"}, InvalidJob, "soon"),
         ("train.py", {"dry_run": True}, InvalidJob, "echelon run --dry-run"),
         ("train.py", {"cpus": 99999}, Unplaceable, "99999 CPUs asked for"),

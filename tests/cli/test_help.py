@@ -224,7 +224,7 @@ def test_commands_flags_runs_and_files_complete(
         (["run"], "Nothing to run"),
         (["run", "-n", "two", "train.py"], "'two' is not a valid integer"),
         (["run", "--worker", "2", "train.py"], "--workers"),
-        (["run", "--framework", "jax", "train.py"], "'jax' is not one of"),
+        (["run", "--framework", "caffe", "train.py"], "'caffe' is not one of"),
         (["run", "--on", "mars", "train.py"], "'mars' is not one of"),
         (["run", "-m"], "requires an argument"),
         (["get"], "Missing argument 'RUN'"),

@@ -117,7 +117,7 @@ BAD: list[Any] = [
     {"script": "a.py", "resource": {"x": 1.5}},
     {"script": "a.py", "secret": "A"},
     {"script": "a.py", "secret": [1]},
-    {"script": "a.py", "framework": "jax"},
+    {"script": "a.py", "framework": "caffe"},
     {"script": "a.py", "resume": "yes"},
     {"script": "a.py", "name": 1},
     {"script": "a.py", "mount": "pvc:a:/a"},

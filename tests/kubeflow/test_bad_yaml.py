@@ -42,7 +42,11 @@ def test_the_good_one_is_read(read: Read) -> None:
     ("old", "new", "says"),
     [
         ("kind: PyTorchJob", "kind: PytorchJob", "job.yaml:2: kind: 'PytorchJob' is no kind of Kubeflow's"),
-        ("kind: PyTorchJob", "kind: XGBoostJob", "job.yaml:2: kind: 'XGBoostJob' cannot be run by echelon"),
+        (
+            "kind: PyTorchJob",
+            "kind: PaddleJob",
+            "job.yaml:2: kind: 'PaddleJob' is not run by echelon, which",
+        ),
         ("kind: PyTorchJob", "kind: Deployment", "job.yaml:2: kind: 'Deployment' is no job"),
         ("kind: PyTorchJob\n", "", "job.yaml:1: kind: None is missing"),
         (".org/v1", ".org/v1beta1", "job.yaml:1: apiVersion: 'kubeflow.org/v1beta1' is no version of Py"),

@@ -11,10 +11,11 @@ import pytest
 from tests.frameworks.wiring import environments
 
 from echelon.kubeflow.documents import read_document
-from echelon.kubeflow.labels import with_labels
+from echelon.kubeflow.labels import with_kind, with_labels
 from echelon.model.job import Job
 from echelon.model.meaning import to_job
 from echelon.model.open_shape import OpenShape
+from echelon.model.pods.pod import NOT_DOWNLOADED
 
 PREFIX = "training.kubeflow.org/"
 CONTAINERS = {"PyTorchJob": "pytorch", "TFJob": "tensorflow", "MPIJob": "mpi"}
@@ -97,6 +98,13 @@ def test_a_controller_of_kubeflows_labels_its_pods_itself() -> None:
     job = to_job(read_document(written).settings, name="x")
     native = replace(job, pod=replace(job.pod, job_kind="pytorchjob"))
     assert with_labels(native, written) == native
+
+
+def test_a_job_remembers_what_was_not_downloaded_unless_its_own_controller_does_it() -> None:
+    job = to_job(read_document(document("PyTorchJob", {"Worker": 1})).settings, name="x")
+    native = replace(job, pod=replace(job.pod, job_kind="native"))
+    found = [with_kind(each, "TrainJob", ["dataset hf://a"]).pod.annotations for each in (job, native)]
+    assert [NOT_DOWNLOADED in each for each in found] == [True, False]
 
 
 def test_labels_of_the_user_stay() -> None:

@@ -60,7 +60,7 @@ def test_a_good_job(job: Job) -> None:
         ),
         (replace(GOOD, restarts=-1), "restarts", -1, "do not restart"),
         (replace(GOOD, priority=1001), "priority", 1001, "from -1000 to 1000"),
-        (replace(GOOD, framework="jax"), "framework", "jax", "auto, torch, torchrun, tensorflow"),
+        (replace(GOOD, framework="caffe"), "framework", "caffe", "auto, torch, torchrun, tensorflow"),
         (replace(GOOD, resources=Resources(gpus=-1)), "gpus", -1, "no GPU"),
         (replace(GOOD, resources=Resources(gpu_type="A100")), "gpu_type", "A100", "add --gpus N"),
         (replace(GOOD, resources=Resources(other={"x": 0})), "resource x", 0, "leave it out"),

@@ -337,6 +337,21 @@ def test_the_only_role_of_horovod_is_the_chief(home: Path) -> None:
         settle(Settings(script="train.py", roles={"ps": 1}))
 
 
+@pytest.mark.parametrize(("library", "ranks"), [("torch", 4), ("tensorflow", 1), ("jax", 1), ("xgboost", 4)])
+def test_how_many_processes_drive_the_gpus_of_a_worker(library: str, ranks: int, home: Path) -> None:
+    Path("train.py").write_text(f"import {library}")
+    assert settle(Settings(script="train.py", gpus=4)).job.procs == ranks
+    assert settle(Settings(script="train.py", gpus=4, procs=2)).job.procs == 2
+
+
+@pytest.mark.parametrize(("library", "roles"), [("jax", {"chief": 1}), ("xgboost", {"ps": 1})])
+def test_roles_that_a_framework_does_not_have(library: str, roles: dict[str, int], home: Path) -> None:
+    Path("train.py").write_text(f"import {library}")
+    with pytest.raises(InvalidJob, match="is not a role of"):
+        settle(Settings(script="train.py", roles=roles))
+    assert settle(Settings(script="train.py", framework="xgboost", roles={"chief": 1})).job.roles
+
+
 def test_roles_are_not_for_torch(home: Path) -> None:
     Path("train.py").write_text("import torch")
     with pytest.raises(InvalidJob, match="role"):

@@ -33,6 +33,7 @@ _OWN = (
     "ECHELON_OUTPUT",
 )  # fmt: skip - of the executor, as of any rank
 _IF_NOT_SET = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")  # what an agent sets for ranks whose user has not
+_NEVER = 1e9  # seconds of silence: an executor is silent for as long as its steps run
 _LAST_ENDED = 30.0  # seconds for what a step's run does when it has ended, such as to compress its output
 
 
@@ -54,6 +55,7 @@ def job_of_parent(
         env={name: "" for name in _IF_NOT_SET if name not in os.environ},
         grace=grace + program.wind_up,
         timeout=timeout,
+        stall=_NEVER,
         results=str(results),
         resume=True,  # the folder holds what the executor reads
         cwd=str(Path.cwd()),

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from echelon.frameworks import horovod, mpi, plain, tensorflow, torch, torchrun
+from echelon.frameworks import horovod, jax, mpi, plain, tensorflow, torch, torchrun, xgboost
 from echelon.model.plan import Launch
 from echelon.model.world import World
 
 _LAUNCHES: dict[str, Callable[[Sequence[str], World, int], Launch]] = {
     "horovod": horovod.launch,
+    "jax": jax.launch,
     "mpi": mpi.launch,
     "plain": plain.launch,
     "tensorflow": tensorflow.launch,
     "torch": torch.launch,
     "torchrun": torchrun.launch,
+    "xgboost": xgboost.launch,
 }
 SMALLEST_FIRST = frozenset({"horovod"})  # rank 0 belongs on the worker with the fewest GPUs
 

@@ -10,9 +10,16 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+# By what is imported, the most telling first. Scripts that train with JAX may load their data with PyTorch or
+# TensorFlow: its own libraries of networks and optimizers say so, and JAX alone does not.
 _FRAMEWORKS = {
     "horovod": "horovod",
     "mpi4py": "mpi",
+    "mpi4jax": "mpi",
+    "flax": "jax",
+    "optax": "jax",
+    "haiku": "jax",
+    "equinox": "jax",
     "torch": "torch",
     "lightning": "torch",
     "pytorch_lightning": "torch",
@@ -21,8 +28,9 @@ _FRAMEWORKS = {
     "deepspeed": "torch",
     "tensorflow": "tensorflow",
     "keras": "tensorflow",
+    "jax": "jax",
+    "xgboost": "xgboost",
 }
-_ORDER = ("horovod", "mpi", "torch", "tensorflow")
 _MOST_FILES = 200
 
 
@@ -39,13 +47,13 @@ def detect(source: bytes, roots: tuple[Path, ...] = ()) -> str:
     while unread and len(seen) < _MOST_FILES:
         for name, places in _imported_names(*unread.pop(), roots):
             top = name.partition(".")[0]
-            if places is roots and top in _FRAMEWORKS:
-                found.add(_FRAMEWORKS[top])
+            if places is roots:
+                found.add(top)
             for file in _own_files(name, places):
                 if file not in seen:
                     seen.add(file)
                     unread.append((file.read_bytes(), file.parent))
-    return next((framework for framework in _ORDER if framework in found), "plain")
+    return next((framework for module, framework in _FRAMEWORKS.items() if module in found), "plain")
 
 
 def _imported_names(

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         TorchTuneInstructDataset,
         TrainingRuntimeSource,
         get_tpu_num_nodes,
-        update_trainjob_status,
     )
+    from echelon.kubeflow.sdk.reporting import update_trainjob_status
     from echelon.kubeflow.sdk.trainer_client import TrainerClient
     from echelon.kubeflow.sdk.trainer_types import (
         CustomTrainer,
@@ -109,7 +109,7 @@ def __getattr__(name: str) -> Any:  # the command line reads manifests, and need
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = {"TrainerClient": ("trainer_client",), "TrainingClient": ("training_client",)}
-    for module in modules.get(name, ("trainer_types", "recipe_types")):
+    for module in modules.get(name, ("trainer_types", "recipe_types", "reporting")):
         found = import_module(f"{__name__}.sdk.{module}")
         if hasattr(found, name):
             return getattr(found, name)

@@ -14,10 +14,12 @@ from echelon.errors import InvalidJob
 from echelon.jobfile import read_text
 from echelon.jobfile.conversion import At, inside, wrong
 from echelon.jobfile.document import parse_all
+from echelon.kubeflow.kinds.jaxjob import read_jaxjob
 from echelon.kubeflow.kinds.mpijob import read_mpijob_v1, read_mpijob_v2
 from echelon.kubeflow.kinds.pytorchjob import read_pytorchjob
 from echelon.kubeflow.kinds.tfjob import read_tfjob
 from echelon.kubeflow.kinds.trainjob import RUNTIMES, read_trainjob, runtime_named
+from echelon.kubeflow.kinds.xgboostjob import read_xgboostjob
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.nodes import Node, child, fields, merged, plain, refuse, text
 from echelon.kubeflow.outside import NOWHERE, Outside
@@ -27,11 +29,13 @@ TRAINJOB = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
 KINDS: Mapping[tuple[str, str], Callable[[Node, Outside], Manifest]] = {
     ("kubeflow.org/v1", "PyTorchJob"): read_pytorchjob,
     ("kubeflow.org/v1", "TFJob"): read_tfjob,
+    ("kubeflow.org/v1", "JAXJob"): read_jaxjob,
+    ("kubeflow.org/v1", "XGBoostJob"): read_xgboostjob,
     ("kubeflow.org/v1", "MPIJob"): read_mpijob_v1,
     ("kubeflow.org/v2beta1", "MPIJob"): read_mpijob_v2,
 }
-_JOBS = ("PyTorchJob", "TFJob", "MPIJob", "TrainJob")
-_OTHER_JOBS = ("XGBoostJob", "PaddleJob", "JAXJob", "MXJob")
+_JOBS = ("PyTorchJob", "TFJob", "JAXJob", "XGBoostJob", "MPIJob", "TrainJob")
+_NOT_WIRED = {"PaddleJob": "PaddlePaddle", "MXJob": "MXNet"}
 _DOCUMENT = ("apiVersion", "kind", "metadata", "spec", "status")
 
 
@@ -124,11 +128,14 @@ def _job_among(nodes: Sequence[Node]) -> Node:
         node, likely = close[0]
         raise refuse(child(node, "kind"), "is no kind of Kubeflow's", f"did you mean {likely!r}?")
     other = next(
-        (each for each in nodes if _is_of_batch(each) or text(child(each, "kind")) in _OTHER_JOBS), None
+        (each for each in nodes if _is_of_batch(each) or text(child(each, "kind")) in _NOT_WIRED), None
     )
-    node = other or nodes[0]
+    kind = child(other or nodes[0], "kind")
+    if library := _NOT_WIRED.get(text(kind)):
+        hint = f"kubectl apply leaves it to its controller; echelon runs {', '.join(_JOBS)}"
+        raise refuse(kind, f"is not run by echelon, which does not wire {library}", hint)
     problem = "cannot be run by echelon" if other is not None else "is no job"
-    raise refuse(child(node, "kind"), problem, f"it runs {', '.join(_JOBS)}")
+    raise refuse(kind, problem, f"it runs {', '.join(_JOBS)}")
 
 
 def _is_of_batch(node: Node) -> bool:

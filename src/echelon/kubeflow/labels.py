@@ -7,18 +7,25 @@ its type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from echelon.model.job import Job, Role
-from echelon.model.pods.pod import JOB, KUBEFLOW_KIND
+from echelon.model.pods.pod import JOB, KUBEFLOW_KIND, NATIVE, NOT_DOWNLOADED
 from echelon.values import frozen
 
 LABEL = "training.kubeflow.org"
 JOBSET = "jobset.sigs.k8s.io"
-SPECS = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
+SPECS = {
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "MPIJob": "mpiReplicaSpecs",
+}
+OF_MASTER = ("PyTorchJob", "XGBoostJob")  # the first of their replicas is the Master
 TYPES = {"chief": "Chief", "ps": "PS", "evaluator": "Evaluator", "launcher": "Launcher", "worker": "Worker"}
 LEADING = ("Master", "Chief")
 _MANY = 2  # of a shape that is open: it may be more than one
@@ -35,10 +42,10 @@ class Replica:
 
 
 def labels_of(kind: str, name: str, replica: Replica, *, led: bool = False) -> dict[str, str]:
-    """The labels of a pod that the training operator would have made. Worker 0 of a TFJob is its master,
-    unless the job is `led` by a Chief.
+    """The labels of a pod that the training operator would have made. Worker 0 of a JAXJob is its master, and
+    that of a TFJob, unless the job is `led` by a Chief.
     """
-    first = (kind, replica.type, replica.index) == ("TFJob", "Worker", 0)
+    first = kind in ("TFJob", "JAXJob") and (replica.type, replica.index) == ("Worker", 0)
     leads = replica.type in LEADING or (first and not led)
     role = {f"{LABEL}/job-role": "master"} if leads else {}
     return {
@@ -50,9 +57,14 @@ def labels_of(kind: str, name: str, replica: Replica, *, led: bool = False) -> d
     }
 
 
-def with_kind(job: Job, kind: str) -> Job:
-    """The same job, which remembers what kind of job it was."""
-    return replace(job, pod=replace(job.pod, annotations={**job.pod.annotations, KUBEFLOW_KIND: kind}))
+def with_kind(job: Job, kind: str, downloads: Sequence[str] = ()) -> Job:
+    """The same job, which remembers what kind of job it was, and what its initializers would have downloaded,
+    unless its own controller runs them.
+    """
+    about = {KUBEFLOW_KIND: kind}
+    if downloads and job.pod.job_kind != NATIVE:
+        about[NOT_DOWNLOADED] = "\n".join(downloads)
+    return replace(job, pod=replace(job.pod, annotations={**job.pod.annotations, **about}))
 
 
 def with_labels(job: Job, document: Mapping[str, Any]) -> Job:
@@ -66,7 +78,7 @@ def with_labels(job: Job, document: Mapping[str, Any]) -> Job:
     specs = document["spec"][SPECS[kind]]
     types = {name.capitalize() for name, spec in specs.items() if spec.get("replicas") != 0}
     lead = next((each for each in LEADING if each in types), None)
-    if kind == "PyTorchJob" and lead and not job.roles and job.workers > 1 and _can_be_split(job):
+    if kind in OF_MASTER and lead and not job.roles and job.workers > 1 and _can_be_split(job):
         chief = Role(name="chief", workers=1, resources=job.resources, procs=job.procs)
         job = replace(job, workers=job.workers - 1, roles=(chief,))
     labels_for = partial(_labels_for, document, job, lead)

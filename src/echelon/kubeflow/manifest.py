@@ -18,7 +18,8 @@ class Manifest:
     `document` is the job as it is written. `notes` are the wishes that these workers do not honour, each with
     its path in the document. `objects` are the other documents of its files, which have to be in the cluster
     before the run; `runtimes` are those of TrainJobs, which only Trainer needs there. `volumes`, `workdir`
-    and `unknown_env` are what pods have and this machine may not."""
+    and `unknown_env` are what pods have and this machine may not. `downloads` are what a TrainJob's
+    initializers would fetch before the start, which nobody does here."""
 
     kind: str
     settings: Settings
@@ -29,3 +30,4 @@ class Manifest:
     volumes: tuple[Volume, ...] = ()
     workdir: str | None = None
     unknown_env: tuple[str, ...] = field(default=())
+    downloads: tuple[str, ...] = ()

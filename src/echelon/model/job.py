@@ -15,7 +15,7 @@ from echelon.model.program import Parent, Program
 from echelon.model.resources import Resources
 from echelon.values import frozen
 
-FRAMEWORKS = ("auto", "torch", "torchrun", "tensorflow", "horovod", "mpi", "plain")
+FRAMEWORKS = ("auto", "torch", "torchrun", "tensorflow", "jax", "xgboost", "horovod", "mpi", "plain")
 ROLES = ("launcher", "chief", "ps", "evaluator")
 LEADING = ("launcher", "chief")  # roles of one worker, whose group comes first
 NAME_LENGTH = 40

@@ -17,11 +17,12 @@ class Launch:
 
     In `argv` and `env` only `{output}` and `{run}` are filled in, in `argv` also `{file:NAME}`. In `wiring`,
     the placeholders are: `{rank}`, `{local_rank}`, `{worker}`, `{index}` (among the ranks of the role),
-    `{address:N}` and `{port:N}` (of rank N), `{members:ROLE}` (a JSON list of "address:port" of all ranks of
-    a role), `{file:NAME}` (the path of a file), and, of the first N ranks: `{machine:N}` (the number of the
-    rank's machine), `{ranks_here:N}` (how many are on it), `{rank_here:N}` (which of them this one is),
-    `{cross_size:N}` (how many machines have a rank of that number) and `{cross_rank:N}` (which of them this
-    one is on); `{cross_size:workers:N}` and `{cross_rank:workers:N}` count over workers and `{local_rank}`.
+    `{address:N}` and `{port:N}` (of rank N), `{endpoint:N}` (both, as "address:port"), `{members:ROLE}` (a
+    JSON list of "address:port" of all ranks of a role), `{file:NAME}` (the path of a file), and, of the first
+    N ranks: `{machine:N}` (the number of the rank's machine), `{ranks_here:N}` (how many are on it),
+    `{rank_here:N}` (which of them this one is), `{cross_size:N}` (how many machines have a rank of that
+    number) and `{cross_rank:N}` (which of them this one is on); `{cross_size:workers:N}` and
+    `{cross_rank:workers:N}` count over workers and `{local_rank}`.
     `{rendezvous}` is the secret word of a key-value store that worker 0 then serves on the port of rank 0
     (`agent/ranks/launching/rendezvous.py`), and `{interface}` the worker's network interface; without one the
     variable is not set. For a launcher there is `{ssh}`, the path of its remote shell, and in `argv` the word

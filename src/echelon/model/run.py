@@ -8,7 +8,7 @@ from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.event import cut
 from echelon.model.job import Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
-from echelon.model.pods.pod import KUBEFLOW_KIND
+from echelon.model.pods.pod import KUBEFLOW_KIND, NOT_DOWNLOADED
 from echelon.model.program import DONE
 from echelon.model.status import RunSummary, Status, WorkerStatus
 from echelon.model.world import gpu_count, members, worker_count
@@ -119,6 +119,7 @@ def opening_status(record: Record) -> Status:
         namespace=record.ref.namespace,
         image=record.job.pod.image,
         kind=record.job.pod.annotations.get(KUBEFLOW_KIND),
+        not_downloaded=tuple(record.job.pod.annotations.get(NOT_DOWNLOADED, "").splitlines()),
         owner=record.owner,
         command=describe_command(record.job),
         framework=record.job.framework,

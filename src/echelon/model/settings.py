@@ -116,9 +116,9 @@ class Settings:
     roles: Mapping[str, int | RoleSettings] | None = _setting(
         "workers with another role: ps=1, chief=1, evaluator=1, launcher=1", flag="role"
     )
-    framework: Literal["auto", "torch", "torchrun", "tensorflow", "horovod", "mpi", "plain"] | None = (
-        _setting("how ranks find each other (default auto: by the imports); torchrun: the command calls it")
-    )
+    framework: (
+        Literal["auto", "torch", "torchrun", "tensorflow", "jax", "xgboost", "horovod", "mpi", "plain"] | None
+    ) = _setting("how ranks find each other (default auto: by the imports); torchrun: the command calls it")
     env: Mapping[str, Text] | None = _setting("a variable for the ranks: KEY=VALUE")
     secret: Sequence[str] | None = _setting(
         "a variable kept out of sight: NAME from your environment, or NAME=@FILE", metavar="NAME[=@FILE]"

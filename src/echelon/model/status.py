@@ -94,6 +94,7 @@ class Status:
     namespace: str | None = None
     image: str | None = None  # where one was named
     kind: str | None = None  # of Kubeflow's jobs, where it was submitted as one: PyTorchJob, ...
+    not_downloaded: tuple[str, ...] = ()  # what a TrainJob's initializers would have fetched before
     owner: str = ""
     agents_since: float | None = None  # when the last of its agents began to run
     trained_first: float | None = None  # when all of its ranks ran for the first time
@@ -262,10 +263,8 @@ def _apply(status: _Draft, event: Event) -> None:
                 status.state = "running"
             status.reason = None
             status.restarts = max(status.restarts, event.restart or 0)
-        case "still" if status.state == "running":
-            status.reason = event.reason
-        case "moving" if status.state == "running":
-            status.reason = None
+        case "still" | "moving" if status.state == "running":
+            status.reason = event.reason if event.kind == "still" else None
         case "failed":
             status.root_cause = event.cause
             status.reason = event.cause.summary if event.cause else event.reason
@@ -276,7 +275,7 @@ def _apply(status: _Draft, event: Event) -> None:
         case "steps":
             status.steps.update((step.name, step) for step in event.steps or ())
             status.fetched_to = event.fetched_to or status.fetched_to
-            status.reason = _what_waits(status)
+            status.reason = _what_waits(status) if status.state == "running" else status.reason
         case "finished":
             _finish(status, event)
     _note_moment(status, event)

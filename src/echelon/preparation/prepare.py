@@ -59,7 +59,13 @@ _STARTERS = (
     "torchrun",
     "uv",
 )
-_ROLES_OF = {"torch": ("PyTorch", ()), "horovod": ("Horovod", ("chief",))}  # others have all of them
+_ROLES_OF = {  # others have all of them
+    "torch": ("PyTorch", ()),
+    "jax": ("JAX", ()),
+    "xgboost": ("XGBoost", ("chief",)),
+    "horovod": ("Horovod", ("chief",)),
+}
+_ONE_PROCESS = ("tensorflow", "jax")  # it drives all GPUs of its worker
 
 
 @frozen
@@ -202,8 +208,8 @@ def _prepare_written(
 
 
 def _settle_ranks(job: Job, settings: Settings) -> Job:
-    """One TensorFlow process drives all GPUs of its worker."""
-    if job.framework != "tensorflow" or settings.procs is not None:
+    """Of some frameworks one process drives all GPUs of its worker."""
+    if job.framework not in _ONE_PROCESS or settings.procs is not None:
         return job
     shape = None if job.shape is None else replace(job.shape, rank_per_gpu=False)
     return replace(job, procs=1, shape=shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from echelon.agent.ranks.report import (
     find_crash,
     find_error,
     find_hint,
+    is_consequence,
     last_lines,
     make_end,
     make_hosted,
@@ -249,6 +251,24 @@ def test_where_a_rank_crashed_in_native_code() -> None:
     assert describe_end(-11, None, place) == f"was killed by SIGSEGV: a crash in native code, in {place}"
     assert find_crash(b'Fatal Python error: none of a signal\n  File "a", line 1 in b\n') is None
     assert find_crash(b"") is None
+
+
+OF_JAX = b"""E1118 19:59:24.4 6618 coordination_service_agent.cc:289] Polled an error from another task
+F1118 19:59:24.456920    6618 client.h:80] Terminating process because the JAX distributed service detected \
+fatal errors. This most likely indicates that another task died. absl::Status: INTERNAL: barrier has failed.
+*** Check failure stack trace: ***
+    @     0x7ff7ab6a71f5  (unknown)
+Fatal Python error: Aborted
+
+Extension modules: jaxlib.cpu_feature_guard (total: 1)
+"""
+
+
+# BUG: the last line before the crash was named, an address in a stack, and no consequence was seen in it.
+def test_jax_says_why_it_aborts_and_that_another_was_first() -> None:
+    error = find_error(OF_JAX)
+    assert error == "Terminating process because the JAX distributed service detected fatal errors"
+    assert is_consequence(-signal.SIGABRT, error)
 
 
 def test_a_rank_says_where_it_crashed(agents: Agents, write_script: Callable[[str], str]) -> None:

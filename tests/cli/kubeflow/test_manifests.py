@@ -55,6 +55,28 @@ TRAIN = """
 """
 
 
+def test_a_run_without_its_initializers_is_not_called_succeeded_as_if_they_had_run(
+    cli: Call, write: Write
+) -> None:
+    more = "initializer: {dataset: {storageUri: 'hf://a/b'}, model: {storageUri: 's3://m'}}\n      trainer:"
+    job = JOB.replace("trainer:\n", f"{more}\n", 1).replace("numNodes: 3", "numNodes: 1")
+    job = job.replace("[torchrun, train.py]", "[python3, -c, pass]").replace('args: [--lr, "0.1"]', "")
+    write("job.yaml", joined(RUNTIME, job.replace("resourcesPerNode: {requests: {cpu: 2}}", "")))
+    done = cli("run", "-f", "job.yaml", "--on", "local")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "spec.initializer.dataset: hf://a/b is not downloaded; a volume at /workspace/dataset" in done.stderr
+    )
+    assert "succeeded without its initializers in" in done.stderr
+    assert "not downloaded before it: dataset hf://a/b, model s3://m" in done.stderr
+    status = json.loads(cli("status", "mnist", "-o", "json").stdout)
+    assert status["not_downloaded"] == ["dataset hf://a/b", "model s3://m"]
+    (complete,) = [each for each in status["conditions"] if each["type"] == "Complete"]
+    assert complete["message"].endswith("completed, without dataset hf://a/b, model s3://m.")
+    assert "without    dataset hf://a/b, model s3://m" in cli("status", "mnist").stdout
+    assert "not downloaded before it" in cli("wait", "mnist").stderr
+
+
 @pytest.mark.slow
 def test_a_shell_that_calls_torchrun_with_its_variables(cli: Call, write: Write) -> None:
     write("job.yaml", TORCHRUN)

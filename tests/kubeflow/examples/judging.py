@@ -64,9 +64,11 @@ def manifest_row(example: Example) -> Row:
         manifest = read(example)
         job = to_job(manifest.settings, name="example")
     except InvalidJob as error:
-        if error.field != "kind":
-            raise
         jobs = [kind for kind in kinds if kind.endswith("Job")]
+        if re.search(r"containers\[\d+\]$", error.field):
+            return source, jobs[0], "not read: its command is in its image alone"
+        if error.field.rpartition(": ")[2] != "kind":
+            raise
         if not jobs:
             return source, "no job", "volumes or services alone"
         return source, jobs[0], "not read: no kind that echelon runs"
@@ -81,9 +83,17 @@ def _manifest_outcome(example: Example, manifest: Manifest, job: Job) -> str:
     if manifest.document["spec"].get("mpiImplementation") == "Intel":
         return "read; needs Intel's MPI"
     script = next(Path(word).name for word in (*job.command, *job.args) if word.endswith(".py"))
-    found = next(iter(sorted(example.root.rglob(script))), None)
+    beside = example.path.parent / script
+    found = beside if beside.exists() else next(iter(sorted(example.root.rglob(script))), None)
     if found is None:
         return f"read; {IMAGE}"
+    text = "".join(path.read_text() for path in found.parent.glob("*.py"))
+    if "lightgbm" in text:
+        return "read; LightGBM is not wired"
+    if "xgb.rabit" in text:
+        return "read; calls `xgboost.rabit`, which XGBoost has no longer"
+    if "urlretrieve" in text:
+        return f"read; {NETWORK}"
     assert missing_packages(found.read_text()), f"nothing keeps {example.key} from running: add it to WAYS"
     return f"read; {NETWORK}"
 

@@ -62,6 +62,10 @@ WAYS = {
         asks_registry=True,
         said=("Evaluation accuracy",),
     ),
+    "training-operator/jax/cpu-demo/demo.yaml": Way(
+        said=("JAX process 0/1 initialized", "JAX process 1/1 initialized", "JAX device count:2", "[2.]"),
+        long=False,
+    ),
     "mpi-operator/v2beta1/pi/pi.yaml": Way(
         places=_PI,
         compiled="openmpi5",

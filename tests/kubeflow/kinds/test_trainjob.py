@@ -110,7 +110,7 @@ def test_a_runtime_that_is_nowhere_is_named(read: Read) -> None:
 def test_what_is_not_honoured_is_listed(read: Read) -> None:
     more = "initializer: {dataset: {storageUri: 's3://x'}}\n      suspend: true\n      trainer:"
     assert read(joined(RUNTIME, JOB.replace("trainer:\n", f"{more}\n", 1))).notes == (
-        "spec.initializer: nothing is downloaded before the start",
+        "spec.initializer.dataset: s3://x is not downloaded; a volume at /workspace/dataset can hold it",
         "spec.suspend: the run starts as soon as there is room",
     )
 
@@ -118,6 +118,16 @@ def test_what_is_not_honoured_is_listed(read: Read) -> None:
 def test_a_runtime_for_another_framework_is_refused(read: Read) -> None:
     with pytest.raises(InvalidJob, match=r"spec.mlPolicy.mpi: 'mpi' is no policy that echelon can follow"):
         read(joined(RUNTIME.replace("torch: {numProcPerNode: auto}", "mpi: {}"), JOB))
+
+
+@pytest.mark.parametrize(("policy", "name"), [("jax", "JAX_PROCESS_ID"), ("xgboost", "DMLC_TASK_ID")])
+def test_policies_of_other_frameworks(job_of: JobOf, tmp_path: Path, policy: str, name: str) -> None:
+    runtime = RUNTIME.replace("torch: {numProcPerNode: auto}", f"{policy}: {{}}")
+    job = job_of(joined(runtime, JOB.replace('[--lr, "0.1"]', f'["--id=$({name})"]')))
+    assert (job.framework, job.workers, job.procs) == (policy, 3, 1)
+    assert job.command[:2] == ("sh", "-c"), "it is filled in when a worker starts"
+    assert [env[name] for env in environments(job, tmp_path)] == ["0", "1", "2"]
+    assert "PET_NPROC_PER_NODE" not in job.env
 
 
 PATCH = """

@@ -66,6 +66,23 @@ def test_a_function_on_two_nodes(client: TrainerClient) -> None:
     assert client.list_jobs() == []
 
 
+def place() -> None:
+    import os
+
+    names = ("JAX_PROCESS_ID", "JAX_NUM_PROCESSES", "DMLC_TASK_ID", "DMLC_NUM_WORKER")
+    print(*(os.environ[name] for name in names if name in os.environ))
+
+
+@pytest.mark.parametrize("framework", ["jax", "xgboost"])
+def test_a_function_of_another_framework(client: TrainerClient, framework: str) -> None:
+    """The runtime says which, whatever the function imports."""
+    trainer = CustomTrainer(func=place, num_nodes=2)
+    name = client.train(runtime=f"{framework}-distributed", trainer=trainer)
+    job = client.wait_for_job_status(name)
+    assert (job.status, job.runtime.name, job.num_nodes) == ("Complete", f"{framework}-distributed", 2)
+    assert [list(client.get_job_logs(name, step=f"node-{node}")) for node in (0, 1)] == [["0 2"], ["1 2"]]
+
+
 def test_a_template_on_the_backend_of_local_processes(client: TrainerClient) -> None:
     trainer = CustomTrainer(func=train, func_args={"lr": 0.2})
     here = TrainerClient(backend_config=LocalProcessBackendConfig(cleanup_venv=True))

@@ -202,7 +202,7 @@ def test_a_queue_of_kueues_is_the_runs(client: TrainingClient) -> None:
         ({"train_func": train}, "name"),
         ({"name": "a", "train_func": train, "num_workers": 0}, "num_workers"),
         ({"name": "a", "train_func": train, "num_ps_replicas": 1}, "num_ps_replicas"),
-        ({"name": "a", "train_func": train, "job_kind": "XGBoostJob"}, "job_kind"),
+        ({"name": "a", "train_func": train, "job_kind": "PaddleJob"}, "job_kind"),
         ({"name": "a", "train_func": train, "resources_per_worker": 3}, "resources_per_worker"),
         ({"name": "a", "train_func": train, "volumes": [{"name": "v"}]}, "volume_mounts"),
         ({"job": {"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v7"}}, "no version"),
@@ -218,8 +218,8 @@ def test_a_callers_mistake_is_a_value_error(
 @pytest.mark.parametrize(
     ("call", "given"),
     [
-        ("get_job", {"job_kind": "XGBoostJob"}),
-        ("list_jobs", {"job_kind": "JAXJob"}),
+        ("get_job", {"job_kind": "PaddleJob"}),
+        ("list_jobs", {"job_kind": "MXJob"}),
         ("wait_for_job_conditions", {"job_kind": "PaddleJob"}),
         ("wait_for_job_conditions", {"expected_conditions": {"Finished"}}),
         ("train", {"model_provider_parameters": None}),
@@ -234,5 +234,5 @@ def test_what_is_not_done_is_refused_by_its_name(
 
 
 def test_a_client_for_a_kind_that_is_not_run() -> None:
-    with pytest.raises(ValueError, match="job_kind: 'XGBoostJob' is not known"):
-        TrainingClient(on="local", job_kind="XGBoostJob")
+    with pytest.raises(ValueError, match="job_kind: 'PaddleJob' is not known"):
+        TrainingClient(on="local", job_kind="PaddleJob")

@@ -271,6 +271,10 @@ class Stream:
         if self._partial:
             self._handle_partial()
 
+    def show(self, state: str) -> None:
+        """Show a state that the rank tells otherwise than by its output, as that of a bar."""
+        self._show_progress(state.encode())
+
     def close(self) -> None:
         """End the stream: a rest without a newline is a line too."""
         if self._timer is not None:
@@ -279,6 +283,7 @@ class Stream:
             painting, self._painting = self._painting, None
             self._show_progress(b"")
             self._pass(painting.close())
+        self._show_progress(b"")
         if self._partial:
             self._pass([self._partial])
             self._partial = b""

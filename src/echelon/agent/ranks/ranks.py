@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from echelon.agent.ranks.cgroups import MemoryKills
+    from echelon.agent.ranks.reports import Reports
     from echelon.agent.ranks.terminal import RankTerminal
 
 _LOOK = 0.1  # seconds between two looks at what ranks have left
@@ -71,6 +72,7 @@ class Ranks:
         self.commands: set[int] = set()  # processes that run here for a launcher
         self.on_stopping: Callable[[], object] = lambda: None
         self._generation = 0
+        self._reports: Reports | None = None  # since the first start
         self._env: dict[str, str] | None = None  # of the worker, while a launcher may start ranks on it
         sink.on_drained = self._resume_all
 
@@ -98,6 +100,8 @@ class Ranks:
             if leads:
                 env["PATH"] = launch.launcher_path(env.get("PATH", os.defpath), argv, self._task)
                 self._check_launcher(env["PATH"], roll)
+            else:
+                env.update(self._report_variables(rank.number, env))
             self._all.append(rank)
             self._spawn(rank, argv, env)
             environments.append(env)
@@ -221,6 +225,28 @@ class Ranks:
             self._modules,
             self.ahead,
         )
+
+    def _report_variables(self, number: int, env: dict[str, str]) -> dict[str, str]:
+        """The variables of Kubeflow's by which a rank reports its progress, where its controller, or the
+        user, has not set them.
+        """
+        from echelon.agent.ranks import reports
+
+        if reports.URL in env:
+            return {}
+        try:
+            self._reports = self._reports or reports.Reports(
+                self._loop, self._task.reports, self._place.worker, self._on_report
+            )
+        except OSError:  # no descriptor, or no room for a token: ranks do without
+            return {}
+        return self._reports.variables(number)
+
+    def _on_report(self, number: int, line: str) -> None:
+        for rank in self._ranks.values():
+            if rank.number == number and rank.streams:
+                self.printed = time.monotonic()
+                rank.streams[0].show(line)
 
     def _announce(self) -> None:
         ranks = self._hosted() or self._all

@@ -40,6 +40,7 @@ _CONSEQUENCES = re.compile(
             r"(worker|coordination service|task).*(unavailable|heartbeat timeout|became unhealthy)",
             r"unavailableerror|abortederror|cancellederror",
             r"horovodinternalerror|has been shut down",
+            r"distributed service detected fatal errors",
         )
     ),
     re.IGNORECASE,
@@ -81,6 +82,8 @@ _CRASH = re.compile(
 _CRASH_PLACE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 # An exception that only points to the one that it was raised from.
 _INWARD = re.compile(r"See inner exception|DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
+# How Abseil, on which JAX stands, says why it aborts; the stack follows.
+_FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] (.+)$", re.MULTILINE)
 _SIGNAL_HINTS = {
     "SIGKILL": "out of memory?",
     "SIGSEGV": "a crash in native code",
@@ -160,6 +163,9 @@ def find_error(stderr_tail: bytes) -> str | None:
                 break
     if found is not None:
         return advice.shorten(lines[found].strip(), lines[found + 1 :])
+    fatal = _FATAL.search(text) if crash else None
+    if fatal:
+        return fatal[1].partition(". ")[0]
     written = [line.strip() for line in lines if line.strip()]
     return advice.shorten(written[-1], []) if written else None
 

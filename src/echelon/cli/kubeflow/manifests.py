@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from echelon.submit import Beside
 
 _SCRIPT = 1024 * 1024  # characters of a script that are looked at
-_CONVERT_HELP = """Print a job of Kubeflow's (PyTorchJob, TFJob, MPIJob, TrainJob) as a job file.
+_CONVERT_HELP = """Print a job of Kubeflow's as a job file.
+
+PyTorchJob, TFJob, JAXJob, XGBoostJob, MPIJob and TrainJob are read.
 
 What echelon's own workers do not honour comes first, as comments. With --on local, it is the job file for
 this machine, with the paths that --map gives.
@@ -124,7 +126,7 @@ def mark(prepared: Prepared, manifest: Manifest, traits: Traits) -> Prepared:
     """The same job, which remembers what kind it was, and whose pods have Kubeflow's labels."""
     from echelon.kubeflow.labels import with_kind, with_labels
 
-    job = with_kind(prepared.job, manifest.kind)
+    job = with_kind(prepared.job, manifest.kind, manifest.downloads)
     return replace(prepared, job=with_labels(job, manifest.document) if traits.remote else job)
 
 

@@ -165,7 +165,9 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
     _failed_steps(status)
     if status.state == "succeeded":
         where = status.reason or _whereabouts(status)
-        notice(f"{style('succeeded', fg='green')} in {took}; {where}")
+        without = " without its initializers" if status.not_downloaded else ""
+        notice(f"{style('succeeded', fg='green')}{without} in {took}; {where}")
+        _tell_not_downloaded(status)
         return
     notice(f"{state(status.state)} after {took}: {one_line(status.reason or '')}")
     cause = status.root_cause
@@ -208,12 +210,19 @@ def outcome(status: Status, format_: str, advice: str | None = None) -> None:
     if status.state == "succeeded":
         if status.reason is None:
             notice(_whereabouts(status))
+        _tell_not_downloaded(status)
         return
     cause = status.root_cause
     for each in filter(None, (cause.hint if cause is not None else None, advice)):
         notice(one_line(each))
     if cause is not None and cause.tail:
         notice(f"`echelon status {status.name}` shows its last lines")
+
+
+def _tell_not_downloaded(status: Status) -> None:
+    """A run without its initializers may have trained on something else, or on nothing."""
+    if status.not_downloaded:
+        notice(f"not downloaded before it: {one_line(', '.join(status.not_downloaded))}")
 
 
 def _whereabouts(status: Status) -> str:

@@ -39,6 +39,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         ("framework", found.framework or "-"),
         ("kind", found.kind or ""),
         ("conditions", " ".join(f"{each['type']}={each['status']}" for each in conditions)),
+        ("without", ", ".join(found.not_downloaded)),
         ("image", found.image or ""),
         ("namespace", found.namespace or ""),
         ("nodes", ", ".join(sorted({each.node for each in found.workers if each.node}))),

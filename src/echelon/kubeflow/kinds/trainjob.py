@@ -4,12 +4,12 @@ The runtime is a document of its own, beside the job or in the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+from echelon.kubeflow.kinds import jaxjob, pytorchjob, xgboostjob
 from echelon.kubeflow.kinds.policy import read_metadata
-from echelon.kubeflow.kinds.pytorchjob import is_wired
 from echelon.kubeflow.kinds.replicas import Part, settings_of
 from echelon.kubeflow.kinds.runtime_patches import FORMS, apply_patches
 from echelon.kubeflow.manifest import Manifest
@@ -32,6 +32,7 @@ from echelon.model.settings import Settings
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_WIRED = {"torchrun": pytorchjob.is_wired, "jax": jaxjob.is_wired, "xgboost": xgboostjob.is_wired}
 _SPEC = (
     "runtimeRef",
     "initializer",
@@ -43,13 +44,15 @@ _SPEC = (
     "activeDeadlineSeconds",
     "managedBy",
 )
+_POLICIES = ("numNodes", "torch", "jax", "xgboost")
+_Framework = Literal["torchrun", "jax", "xgboost"]
 _TRAINER = ("image", "command", "args", "env", "numNodes", "resourcesPerNode", "numProcPerNode")
 _NOT_HONOURED = {
-    "initializer": "nothing is downloaded before the start",
     "managedBy": "echelon's own workers have no other controller",
     "labels": "the run has the labels of metadata",
     "annotations": "the run has the annotations of metadata",
 }
+_DOWNLOADS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
 _OF_JOBSET = {
     "successPolicy": "the run succeeds when all of its workers have",
     "startupPolicy": "all workers start together",
@@ -77,24 +80,26 @@ def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
     notes: list[str] = []
     spec = child(document, "spec")
     parts = fields(spec, _SPEC)
+    downloads = tuple(_downloads(parts["initializer"], notes)) if "initializer" in parts else ()
     notes += [note(parts[name], why) for name, why in _NOT_HONOURED.items() if name in parts]
     if is_true(parts.get("suspend")):
         notes.append(note(parts["suspend"], "the run starts as soon as there is room"))
     trainer = fields(parts["trainer"], _TRAINER) if "trainer" in parts else {}
     policy = _policy(runtime, notes)
+    framework: _Framework = "jax" if "jax" in policy else "xgboost" if "xgboost" in policy else "torchrun"
     worker = read_pod(
         _with_trainer(_trainer_template(runtime, parts, notes), trainer),
-        Reader(container="node", wired=is_wired, outside=outside),
+        Reader(container="node", wired=_WIRED[framework], outside=outside),
         notes,
     )
     nodes = number(trainer.get("numNodes"), least=1) or number(policy.get("numNodes"), least=1) or 1
     processes = _processes(trainer, policy)
     made = settings_of([Part(role="worker", replicas=nodes, worker=worker, restarts=False)], notes)
     env = dict(made.pop("env", {}))
-    if processes is None:
+    if processes is None and framework == "torchrun":
         env["PET_NPROC_PER_NODE"] = "auto"
     settings = Settings(
-        framework="torchrun",
+        framework=framework,
         procs=processes or 1,
         code=IMAGE,
         env=env or None,
@@ -110,11 +115,21 @@ def read_trainjob(document: Node, runtime: Node, outside: Outside) -> Manifest:
         volumes=worker.volumes,
         workdir=worker.workdir,
         unknown_env=worker.unknown_env,
+        downloads=downloads,
     )
 
 
+def _downloads(node: Node, notes: list[str]) -> Iterator[str]:
+    """What the initializers would download: named, since nothing is downloaded here."""
+    for name, each in fields(node, tuple(_DOWNLOADS)).items():
+        place = fields(each, ("storageUri", "env", "secretRef")).get("storageUri")
+        address = optional_text(place) or "what its runtime names"
+        notes.append(note(each, f"{address} is not downloaded; a volume at {_DOWNLOADS[name]} can hold it"))
+        yield f"{name} {address}"
+
+
 def _policy(runtime: Node, notes: list[str]) -> dict[str, Node]:
-    """The runtime's ML policy; of those that there are, PyTorch's is known."""
+    """The runtime's ML policy; of those that there are, the ones of frameworks that pods can be wired for."""
     spec = fields(child(runtime, "spec"), ("mlPolicy", "podGroupPolicy", "template"))
     if "podGroupPolicy" in spec:
         _check_scheduling(spec["podGroupPolicy"], notes)
@@ -122,8 +137,11 @@ def _policy(runtime: Node, notes: list[str]) -> dict[str, Node]:
         return {}
     policy = fields(spec["mlPolicy"])
     for name, each in policy.items():
-        if name not in ("numNodes", "torch"):
-            raise refuse(Node(value=name, at=each.at), "is no policy that echelon can follow", "torch is one")
+        if name not in _POLICIES:
+            there = ", ".join(_POLICIES[1:])
+            raise refuse(
+                Node(value=name, at=each.at), "is no policy that echelon can follow", f"it follows {there}"
+            )
     if "torch" in policy:
         torch = fields(policy["torch"], ("numProcPerNode", "elasticPolicy"))
         if "elasticPolicy" in torch:

@@ -3,6 +3,8 @@
 API_VERSION = "kubeflow.org/v1"
 PYTORCHJOB_KIND = "PyTorchJob"
 TFJOB_KIND = "TFJob"
+JAXJOB_KIND = "JAXJob"
+XGBOOSTJOB_KIND = "XGBoostJob"
 MPIJOB_KIND = "MPIJob"
 
 JOB_CONDITION_CREATED = "Created"

@@ -6,15 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from echelon.kubeflow.labels import SPECS, TYPES, Replica
+from echelon.kubeflow.labels import OF_MASTER, SPECS, TYPES, Replica
 from echelon.kubeflow.sdk.failure import why_failed
 from echelon.model.job import Job
 from echelon.model.pods.pod import KUBEFLOW_KIND
 from echelon.model.run import Record
 from echelon.model.status import Status, WorkerState, WorkerStatus
 
-CONTAINERS = {"PyTorchJob": "pytorch", "TFJob": "tensorflow", "MPIJob": "mpi"}
-_BY_FRAMEWORK = {"tensorflow": "TFJob", "mpi": "MPIJob", "horovod": "MPIJob"}
+CONTAINERS = {
+    "PyTorchJob": "pytorch",
+    "TFJob": "tensorflow",
+    "JAXJob": "jax",
+    "XGBoostJob": "xgboost",
+    "MPIJob": "mpi",
+}
+_BY_FRAMEWORK = {
+    "tensorflow": "TFJob",
+    "jax": "JAXJob",
+    "xgboost": "XGBoostJob",
+    "mpi": "MPIJob",
+    "horovod": "MPIJob",
+}
 _PHASES: Mapping[WorkerState, str] = {
     "waiting": "Pending",
     "starting": "Pending",
@@ -30,14 +42,14 @@ def kind_of(job: Job) -> str:
 
 
 def replicas_of(kind: str, roles: Sequence[str]) -> list[Replica]:
-    """Kubeflow's numbers for workers whose roles these are, in order. Of a PyTorchJob the first is the
-    Master.
+    """Kubeflow's numbers for workers whose roles these are, in order. Of a PyTorchJob and an XGBoostJob the
+    first is the Master.
     """
     count: dict[str, int] = {}
     found = []
     for worker, role in enumerate(roles):
         name = TYPES.get(role, "Worker")
-        if kind == "PyTorchJob":
+        if kind in OF_MASTER:
             name = "Worker" if worker else "Master"
         index = count.get(name, 0)
         count[name] = index + 1
@@ -118,7 +130,8 @@ def conditions_of(kind: str, status: Status) -> Iterator[dict[str, Any]]:
             holds=not over and status.state == "running",
         )
     if status.state == "succeeded":
-        yield _condition(kind, "Succeeded", f"{about} successfully completed.", status.ended)
+        without = f", without {', '.join(status.not_downloaded)}" if status.not_downloaded else ""
+        yield _condition(kind, "Succeeded", f"{about} successfully completed{without}.", status.ended)
     elif status.state == "stopped":
         yield _condition(kind, "Suspended", f"{about} is suspended: {status.reason}.", status.ended)
     elif over:

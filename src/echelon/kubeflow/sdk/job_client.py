@@ -22,6 +22,7 @@ from echelon.kubeflow.sdk.asked import (
 from echelon.kubeflow.sdk.border import as_kubeflow_does
 from echelon.kubeflow.sdk.condition_calls import PATIENCE, POD_PATIENCE, ConditionCalls
 from echelon.kubeflow.sdk.constants import (
+    JAXJOB_KIND,
     JOB_CONDITION_SUCCEEDED,
     JOB_CONDITIONS,
     PYTORCHJOB_KIND,
@@ -91,6 +92,8 @@ class JobClient(ConditionCalls, Reach):
         if num_workers is None or num_workers < 1:
             raise InvalidJob("num_workers", num_workers, "is not at least 1")
         counts = {"Master": 1, "Worker": num_workers - 1}
+        if kind == JAXJOB_KIND:
+            counts = {"Worker": num_workers}
         if kind == TFJOB_KIND:
             counts = {"Chief": num_chief_replicas or 0, "PS": num_ps_replicas or 0, "Worker": num_workers}
         elif num_chief_replicas is not None or num_ps_replicas is not None:

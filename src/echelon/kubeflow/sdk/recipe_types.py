@@ -180,17 +180,6 @@ class ContainerBackendConfig:
     initializer_timeout: int = 600
 
 
-def update_trainjob_status(
-    progress_percent: int | None = None,  # noqa: ARG001 - Kubeflow's
-    estimated_remaining_seconds: int | None = None,  # noqa: ARG001 - Kubeflow's
-    metrics: Mapping[str, float | int | str] | None = None,  # noqa: ARG001 - Kubeflow's
-) -> bool:
-    """Report progress to Kubeflow's Trainer, which there is none of: False, as outside of its jobs. What a
-    script prints is where echelon reads progress and metrics from.
-    """
-    return False
-
-
 def get_tpu_num_nodes(num_slices: int, topology: str, chips_per_host: int = 4) -> int:
     """The hosts of so many slices of TPUs, each of a topology such as 2x2x4."""
     sides = topology.lower().split("x")

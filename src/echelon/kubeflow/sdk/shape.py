@@ -17,7 +17,9 @@ _BY_NAME = frozenset(
         "replicaStatuses",
         "requests",
         "tfReplicaSpecs",
+        "jaxReplicaSpecs",
         "mpiReplicaSpecs",
+        "xgbReplicaSpecs",
     }
 )
 """Fields whose keys are names that users chose: they stay dicts."""

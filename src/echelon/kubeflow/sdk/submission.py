@@ -20,9 +20,11 @@ from echelon.preparation.sources import find_surroundings, gather
 from echelon.replacing import make_room
 from echelon.submit import submit
 
-_FRAMEWORKS: Mapping[str, Literal["torch", "tensorflow", "mpi"]] = {
+_FRAMEWORKS: Mapping[str, Literal["torch", "tensorflow", "jax", "xgboost", "mpi"]] = {
     "PyTorchJob": "torch",
     "TFJob": "tensorflow",
+    "JAXJob": "jax",
+    "XGBoostJob": "xgboost",
     "MPIJob": "mpi",
 }
 

@@ -33,11 +33,11 @@ from echelon.model.job import suggest_name
 from echelon.model.status import Status
 
 COMPLETE = "Complete"
-RUNTIMES = {"torch-distributed": "torch", "tensorflow-distributed": "tensorflow"}
+RUNTIMES = {f"{each}-distributed": each for each in ("torch", "tensorflow", "jax", "xgboost")}
 _TORCH = "torch-distributed"
 _BACKENDS = (KubernetesBackendConfig.__name__, LocalProcessBackendConfig.__name__)
 _STATUSES = ("Created", "Running", COMPLETE, "Failed")
-_KINDS = {"torch": "PyTorchJob", "tensorflow": "TFJob"}
+_KINDS = {"torch": "PyTorchJob", "tensorflow": "TFJob", "jax": "JAXJob", "xgboost": "XGBoostJob"}
 
 
 class TrainerClient(Reach):

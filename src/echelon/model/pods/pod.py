@@ -23,6 +23,9 @@ KEEP_SIZE = 20 * 2**30
 TTL = 7 * 86400.0
 SIDECAR = "sidecar.istio.io/inject"
 KUBEFLOW_KIND = "training.kubeflow.org/job-kind"  # the annotation with the kind that a run was submitted as
+NOT_DOWNLOADED = (
+    "trainer.kubeflow.org/not-downloaded"  # the annotation with what initializers would have, in lines
+)
 _RESERVED = (
     *(f"app.kubernetes.io/{name}" for name in ("name", "instance", "component", "managed-by")),
     SIDECAR,

@@ -356,6 +356,8 @@ def test_an_owner_reference() -> None:
         ("tensorflow", 0, "tensorflow/tensorflow:2"),
         ("tensorflow", 1, "-gpu"),
         ("plain", 0, "python:3"),
+        ("jax", 1, "python:3"),
+        ("xgboost", 0, "python:3"),
     ],
 )
 def test_without_an_image_a_default_is_used_and_said(framework: str, gpus: int, part: str) -> None:

@@ -181,10 +181,8 @@ def _fill(text: str, values: dict[str, str], paths: dict[str, str], roll: Roll) 
 
     def look_up(match: re.Match[str]) -> str:
         kind, _, which = match[1].partition(":")
-        if kind == "address":
-            return roll.addresses[int(which)]
-        if kind == "port":
-            return str(roll.ports[int(which)])
+        if kind in ("address", "port", "endpoint"):
+            return roll.where(int(which), kind)
         if kind == "members":
             return roll.members(which)
         if kind in ("machine", "rank_here", "ranks_here"):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 PLACEHOLDER = re.compile(
-    r"\{(rank|local_rank|worker|index|error_file|address:\d+|port:\d+|members:\w+|file:[\w.-]+|hosts(?::\w+)?"
-    r"|machine:\d+|rank_here:\d+|ranks_here:\d+|cross_rank:(?:workers:)?\d+|cross_size:(?:workers:)?\d+"
+    r"\{(rank|local_rank|worker|index|error_file|address:\d+|port:\d+|endpoint:\d+|members:\w+|file:[\w.-]+"
+    r"|hosts(?::\w+)?|machine:\d+|rank_here:\d+|ranks_here:\d+|cross_rank:(?:workers:)?\d+|cross_size:(?:workers:)?\d+"
     r"|rendezvous|nodes(?::\w+)?|ssh|interface)\}"
 )
 LOCAL_HOST, WORKER_HOST = "localhost", "worker-%d"  # how a launcher calls the workers
@@ -38,7 +38,7 @@ class Asked:
             for text in (*launch.get("wiring", {}).values(), *launch.get("files", {}).values()):
                 for found in PLACEHOLDER.findall(text):
                     kind, _, which = found.partition(":")
-                    if kind in ("address", "port"):
+                    if kind in ("address", "port", "endpoint"):
                         ranks.add(int(which))
                     elif kind in ("machine", "rank_here", "ranks_here"):
                         counts.add(int(which))
@@ -114,6 +114,13 @@ class Roll:
                 if local < len(own_ports):
                     self.ports[rank] = own_ports[local]
                     self._by_role.setdefault(place.role, []).append(join(address, own_ports[local]))
+
+    def where(self, rank: int, kind: str) -> str:
+        """The address of a rank, its port, or both (`endpoint`)."""
+        if kind == "address":
+            return self.addresses[rank]
+        port = self.ports[rank]
+        return str(port) if kind == "port" else join(self.addresses[rank], port)
 
     def members(self, role: str) -> str:
         """All ranks of a role, as a JSON list of address:port."""

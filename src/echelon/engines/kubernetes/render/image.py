@@ -8,6 +8,7 @@ from echelon.model.job import Job, asks_for_gpus, role_named
 _TORCH = "docker.io/pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime"
 _TENSORFLOW = "docker.io/tensorflow/tensorflow:2.20.0"
 PLAIN = "docker.io/library/python:3.12-slim"
+_OF_PACKAGES = ("plain", "jax", "xgboost")  # frameworks without an image of their own that all may pull
 DEFAULTS = frozenset({_TORCH, _TENSORFLOW, f"{_TENSORFLOW}-gpu", PLAIN})
 """Images that no user has named."""
 
@@ -25,7 +26,7 @@ def image_of(job: Job, role: str = "worker") -> str:
         return _TORCH
     if job.framework == "tensorflow":
         return f"{_TENSORFLOW}-gpu" if asks_for_gpus(job) else _TENSORFLOW
-    if job.framework == "plain":
+    if job.framework in _OF_PACKAGES:
         return PLAIN
     raise InvalidJob(
         "image",

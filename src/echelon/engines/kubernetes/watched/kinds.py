@@ -49,9 +49,9 @@ KINDS = {
             framework="mpi",
             says_restarting=False,
         ),
-        _v1("XGBoostJob", "plain"),
+        _v1("XGBoostJob", "xgboost"),
         _v1("PaddleJob", "plain"),
-        _v1("JAXJob", "plain"),
+        _v1("JAXJob", "jax"),
         Kind(
             kind="TrainJob",
             resources=("trainjobs.v1alpha1.trainer.kubeflow.org",),

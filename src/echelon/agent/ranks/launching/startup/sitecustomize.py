@@ -1,7 +1,7 @@
 """Lets a Python rank write the stacks of its threads to standard error when the agent asks
 (`stuck/stacks.py`), and where it was when it crashes in native code (since Python 3.14 with the native
 stack); lets the agent look where it is without a trace in its output (`stuck/looking.py`); has it write whole
-lines, and has one that fails under MPI end at once.
+lines, and has one that fails under MPI or JAX end at once.
 
 Python imports it before the script. It takes itself out of the path and the environment again, and goes on
 with the environment's own `sitecustomize`, so that the script finds everything as without it."""
@@ -143,10 +143,12 @@ def _write_whole_lines() -> None:
 
 def _end_without_peers() -> None:
     """After an exception that nothing caught, mpi4py would wait in MPI_Finalize for ranks that wait for this
-    one, for ever. Registered first, it is called last, after all that the script has registered.
+    one, for ever, and JAX's client of its coordinator for minutes. Registered first, it is called last, after
+    all that the script has registered.
     """
     failed = getattr(sys, "last_type", None)
-    if "mpi4py.MPI" not in sys.modules or failed is None or not issubclass(failed, Exception):
+    joined = "mpi4py.MPI" in sys.modules or _jax_client() is not None
+    if not joined or failed is None or not issubclass(failed, Exception):
         return
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -156,7 +158,24 @@ def _end_without_peers() -> None:
     os._exit(1)
 
 
+def _jax_client() -> object:
+    """What JAX has once `jax.distributed.initialize()` was called."""
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    return getattr(state, "client", None)
+
+
+def _let_jax_go(failed: type, error: object, traceback: object) -> None:
+    """JAX itself has registered a function that waits for the peers: it is taken back, so that those of the
+    script are called and that one is not.
+    """
+    sys.__excepthook__(failed, error, traceback)  # type: ignore[arg-type]
+    if issubclass(failed, Exception):
+        atexit.unregister(getattr(sys.modules.get("jax._src.api"), "clean_up", None))  # type: ignore[arg-type]
+
+
 _restore_path(os.path.dirname(__file__))
+if "JAX_COORDINATOR_ADDRESS" in os.environ:
+    sys.excepthook = _let_jax_go
 atexit.register(_end_without_peers)
 _register()
 _answer_looks()
