@@ -296,6 +296,9 @@ class Foreign:
     def __init__(self) -> None:
         self.removed: list[str] = []
 
+    def steps(self) -> dict[str, object]:
+        return {}
+
     def remove(self, _tell: object, *, force: bool) -> list[str]:
         assert not force
         self.removed.append(self.uri)
@@ -306,7 +309,7 @@ def test_a_job_that_echelon_did_not_make_is_not_deleted_unasked(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = Foreign()
-    monkeypatch.setattr(runs, "attach_all", lambda *_: ([found], None))
+    monkeypatch.setattr(runs, "find_runs", lambda *_: ([found], None))
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert main.call(["rm", found.uri]) != 0
     assert f"say --yes if it may be deleted: {found.uri}" in capsys.readouterr().err

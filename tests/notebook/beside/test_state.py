@@ -11,6 +11,21 @@ from tests.notebook.generated.comparing import Comparer, comparer
 from echelon.notebook.beside.sources import find_sources
 
 
+LAZY = """
+import sys, types
+if "lazy_parts" not in sys.modules:
+    class Lazy(types.ModuleType):
+        def __getattr__(self, name):
+            import json
+            sys.modules["lazy_parts"].part = json
+            return getattr(json, name)
+
+    whole = types.ModuleType("lazy_parts")
+    whole.part = Lazy("part")
+    sys.modules["lazy_parts"] = whole
+"""
+
+
 @pytest.fixture(scope="module")
 def both():  # type: ignore[no-untyped-def]
     with comparer() as servers:
@@ -86,3 +101,13 @@ def test_an_attribute_that_cannot_be_written_is_told_with_its_cell(both: Compare
     assert outcome.words == (
         "echelon: cell 2: json:lock, a lock, cannot be handed on: steps after this one have it as it was",
     )
+
+
+def test_a_part_of_a_library_that_loads_itself_later_is_not_deleted(both: Comparer, tmp_path: Path) -> None:
+    """As `tensorflow.keras`: first it is something else, and then a module."""
+    cells = [
+        ("imports", LAZY),
+        ("step:a", "import lazy_parts\nnote(lazy_parts.part.dumps(1))\nlazy_parts.part.indent = 5"),
+        ("step:b prev:a", "import lazy_parts\nnote(lazy_parts.part.dumps(2), lazy_parts.part.indent)"),
+    ]
+    assert piped(both, tmp_path, cells) == ["'1'", "'2' 5"]

@@ -80,6 +80,7 @@ class State:
         self.failed: Dict[str, str] = {}  # what could not be put back, and why
         self._waiting: Dict[str, List[Callable[[], None]]] = {}
         self._noted: Dict[str, Tuple[Any, Optional[str]]] = {}
+        self._others: Set[str] = set()  # attributes that are there, and are what other processes have, too
         trees = [(cell, ast.parse(text)) for cell, text in self._texts]
         self._stores = list(dict.fromkeys(each for cell, tree in trees for each in _stores(cell, tree)))
         self._imports = {alias: module for _, tree in trees for alias, module in _imports(tree)}
@@ -168,6 +169,7 @@ class State:
 
     def changed(self) -> Tuple[Dict[str, Any], List[str], Dict[str, Any]]:
         """What has changed since `note`, what was deleted, and what is as it was."""
+        self._others.clear()
         now = self._read()
         changed: Dict[str, Any] = {}
         for name, value in now.items():
@@ -175,7 +177,7 @@ class State:
                 continue  # numbers without a seed are others in every run
             if name not in self._noted or not self._is_same(name, value):
                 changed[name] = value
-        deleted = [name for name in self._noted if name not in now]
+        deleted = [name for name in self._noted if name not in now and name not in self._others]
         roots = tuple(name + "." for name in (*changed, *deleted) if ":" in name)
         changed = {name: value for name, value in changed.items() if not name.startswith(roots)}
         deleted = [name for name in deleted if not name.startswith(roots)]
@@ -253,7 +255,13 @@ class State:
             attribute = path[0] if path else attribute
             place = _place_of(holder, attribute)
             value = _look(holder, attribute)
-            if place not in _ELSEWHERE and value is not _NOTHING and not _is_foreign(value):
+            if place in _ELSEWHERE or value is _NOTHING:
+                continue
+            if isinstance(value, ModuleType) or _is_foreign(
+                value
+            ):  # the first may be one that loads itself later
+                self._others.add(SIGN + place)
+            else:
                 yield SIGN + place, value
 
 

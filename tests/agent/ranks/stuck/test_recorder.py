@@ -54,6 +54,15 @@ def test_nccl_s_are_read_from_their_own_recorder() -> None:
     assert (group["done"], group["calls"]["301"][0]) == (301, "all_gather_base")
 
 
+def test_a_real_answer_with_nccl() -> None:
+    """Of one rank on an H200, after five collectives; Gloo's part of the answer is there and empty."""
+    read = recorder.read((Path(__file__).parent / "answers" / "nccl.txt").read_bytes())
+    assert read is not None
+    group = read["groups"]["0"]
+    assert (group["called"], group["done"], group["ranks"]) == (5, 5, [0])
+    assert group["calls"]["5"][:3] == ["all_reduce", "[64]", "float32"]
+
+
 def test_what_two_ranks_send_each_other_is_left_out() -> None:
     read = recorder.read(changed(is_p2p=True))
     assert read is not None
