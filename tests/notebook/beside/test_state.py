@@ -10,7 +10,6 @@ from tests.notebook.generated.comparing import Comparer, comparer
 
 from echelon.notebook.beside.sources import find_sources
 
-
 LAZY = """
 import sys, types
 if "lazy_parts" not in sys.modules:
