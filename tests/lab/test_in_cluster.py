@@ -27,5 +27,6 @@ def test_steps_run_in_pods_by_a_button(
     write_book(terminal.folder / "book.ipynb", BOOK, KERNEL)
     assert told_by_visitor("cluster", tmp_path) == ["failed", "continued"]
     assert "notebook book.ipynb, 2 steps" in terminal.call("ps", "-a").stdout
-    terminal.call("rm", "book-1")
+    assert terminal.call("wait", "book-1").returncode == 0  # its files are brought home
+    assert terminal.call("rm", "book-1").returncode == 0
     terminal.wait_for_nothing("book-1")

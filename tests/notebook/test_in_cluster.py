@@ -90,7 +90,7 @@ def test_a_stop_lets_no_waiting_step_start_and_a_killed_executor_is_lost(termina
     assert command.wait() == 117, command
     assert state_of("two-2") == {"lost"}
     listed = {row["name"]: row["state"] for row in json.loads(terminal.call("ps", "-o", "json").stdout)}
-    assert listed == {"two-2-first": "running"}  # its step goes on
+    assert listed == {"two-2": "lost", "two-2-first": "running"}  # its step goes on
     assert terminal.call("rm", "two-2").returncode != 0
     terminal.call("stop", "two-2")
     assert state_of("two-2") == {"lost"}
