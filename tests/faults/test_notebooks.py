@@ -153,3 +153,20 @@ def test_a_time_out_of_the_whole_ends_its_steps(home: Path, cli: Call) -> None:
     status = echelon.attach("book-1").status()
     assert (status.state, late.returncode) == ("timed-out", status.exit_code), late.stderr
     assert {row.state for row in LocalEngine().runs()} <= {"timed-out", "stopped", "succeeded"}
+
+
+def test_a_notebook_that_has_other_steps_by_now_is_taken_up(home: Path, cli: Call) -> None:
+    """As one does: a step that failed is split, and its run resumed."""
+    write_book(Path("book.ipynb"), [("step:load", "x = 1"), ("step:train prev:load", "x / 0")])
+    assert cli("notebook", "run", "book.ipynb").returncode == 1
+    cells = [
+        ("step:load", "x = 1"),
+        ("step:clean prev:load", "y = x"),
+        ("step:fit prev:clean", "print('y', y)"),
+    ]
+    write_book(Path("book.ipynb"), cells)
+    resumed = cli("resume", "book-1")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "[fit] y 1" in resumed.stdout
+    states = {each.name: each.state for each in echelon.attach("book-1").status().steps}
+    assert states == {"load": "kept", "clean": "succeeded", "fit": "succeeded"}

@@ -79,10 +79,6 @@ class Own:
         """Something has happened."""
         self._programs.tell(self.ref, event)
 
-    def note(self, text: str) -> None:
-        """Tell the user something."""
-        self.tell(Event(kind="note", at=time.time(), reason=text))
-
     def asked(self) -> StopOrder | None:
         """The stop that was asked for; that of a time-out came as a signal alone."""
         return self._programs.asked(self.ref) or self._signalled

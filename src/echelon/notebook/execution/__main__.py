@@ -23,7 +23,7 @@ from echelon.notebook.analysis.pipeline import Pipeline
 from echelon.notebook.execution.choosing import choose_place
 from echelon.notebook.execution.places import Place
 from echelon.notebook.execution.running import read
-from echelon.notebook.execution.steps import NotebookSteps, opened, steps_of
+from echelon.notebook.execution.steps import NotebookSteps, known, opened, steps_of
 from echelon.notebook.kept.folder import (
     PipelineFolder,
     PipelineRecord,
@@ -48,9 +48,9 @@ def execute(
 
     record = read_record(folder)
     pipeline = read(Path(record.notebook), record.given, record.options)
-    names = [step.name for step in pipeline.steps]
-    todo = [name for name in record.todo or names if record.steps[name].state not in DONE]
-    record = replace(record, steps=opened(record.steps, todo), graph=graph_of(pipeline), todo=(), missing="")
+    steps = known(pipeline, record)
+    todo = [name for name in steps if name in (record.todo or steps) and steps[name].state not in DONE]
+    record = replace(record, steps=opened(steps, todo), graph=graph_of(pipeline), todo=(), missing="")
     engine = engine or _engine_of(record)
     options = replace(record.options, image=record.options.image or record.image or None)
     place = choose_place(pipeline, engine, options, note).place(pipeline, folder, record.volume)

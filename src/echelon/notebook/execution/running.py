@@ -31,7 +31,7 @@ from echelon.notebook.execution.choosing import (
     choose_place,
     without_gpus,
 )
-from echelon.notebook.execution.steps import opened
+from echelon.notebook.execution.steps import known, opened
 from echelon.notebook.kept.folder import (
     PRIVATE,
     Options,
@@ -123,13 +123,12 @@ def _run_again(request: Request, engine: Engine, tell: Tell) -> Run:
     if not texts and given:
         pipeline = read(request.notebook, given, options)
     check_gpus(choice, [step for step in pipeline.steps if step.name in todo], engine)
-    steps = {step.name: before.steps.get(step.name, StepRecord()) for step in pipeline.steps}
     record = replace(
         before,
         notebook=str(request.notebook.absolute()),
         parameters={key: as_json(value) for key, value in pipeline.values.items()},
         given=given,
-        steps={**opened(steps, ()), **dict.fromkeys(todo, StepRecord())},
+        steps={**opened(known(pipeline, before), ()), **dict.fromkeys(todo, StepRecord())},
         graph=graph_of(pipeline),
         options=options,
         todo=tuple(todo),

@@ -125,6 +125,11 @@ class NotebookSteps:
             write_record(self._folder, self.record, sync=sync)
 
 
+def known(pipeline: Pipeline, record: PipelineRecord) -> dict[str, StepRecord]:
+    """What is known of the steps that the notebook has now: it may have been changed since. Pure."""
+    return {step.name: record.steps.get(step.name, StepRecord()) for step in pipeline.steps}
+
+
 def steps_of(record: PipelineRecord) -> list[Step]:
     """The steps as they were written down last, in an order in which they can run."""
     return [
