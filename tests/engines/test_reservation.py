@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from echelon.engines.results import (
     holds_results,
     reserve_results,
 )
-from echelon.errors import StateTrouble
+from echelon.errors import RunExists, StateTrouble
 
 A = Owner(run="local://a", created=1.0, state="/elsewhere/state")
 B = Owner(run="local://b", created=2.0, state="/elsewhere/state")
@@ -62,6 +63,16 @@ def test_a_run_elsewhere_needs_no_process_here(tmp_path: Path) -> None:
     assert owner_of(tmp_path) == FAR
     reservation.withdraw(tmp_path, FAR)
     reserve(tmp_path, A).close()
+
+
+def test_the_same_run_twice_at_once_is_a_name_that_is_taken(tmp_path: Path) -> None:
+    """Two commands submit one run: which of them gets the folder first says nothing about the folder."""
+    folder, first = tmp_path / "out", Owner(run="k8s://ns/twin?context=c", created=1.0)
+    with reserve(folder, first):
+        for refused in (reserve, reservation.check_free):
+            with pytest.raises(RunExists, match="a run named 'twin' exists"):
+                refused(folder, replace(first, created=2.0))
+    reserve(folder, replace(first, created=2.0)).close()
 
 
 def test_the_marker_is_no_result(tmp_path: Path) -> None:

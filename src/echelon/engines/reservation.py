@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from echelon.agent.files.tree import MARKER
-from echelon.errors import StateTrouble, from_os_error
+from echelon.errors import EchelonError, RunExists, StateTrouble, from_os_error
 from echelon.state_home import named_state_home
 from echelon.values import frozen
 
@@ -93,7 +93,7 @@ def _try_to_reserve(folder: Path, owner: Owner) -> Hold | None:
     with ExitStack() as unless_reserved:
         unless_reserved.enter_context(hold)
         if not _lock(hold) or not _may_take(_read(hold), owner):
-            raise in_use(folder, _read(hold))
+            raise _refused(folder, _read(hold), owner)
         if not _is_there(folder / MARKER, hold):
             return None
         if not writable:  # of a user who holds it no more
@@ -111,7 +111,15 @@ def check_free(folder: Path, owner: Owner) -> None:
     with suppress(OSError), _opened(folder / MARKER) as hold:
         before = _read(hold)
         if not _lock(hold) or not _may_take(before, owner):
-            raise in_use(folder, before)
+            raise _refused(folder, before, owner)
+
+
+def _refused(folder: Path, before: Owner | None, owner: Owner) -> EchelonError:
+    """Why a folder cannot be had. A process that holds it for a run of the same address submits that run."""
+    if before is None or before.state or before.run != owner.run:
+        return in_use(folder, before)
+    hint = f"another command submits it at this moment; `echelon status {shlex.quote(owner.name)}` shows it"
+    return RunExists(f"a run named {owner.name!r} exists", hint=hint)
 
 
 def _may_take(before: Owner | None, owner: Owner) -> bool:

@@ -154,7 +154,7 @@ def test_a_progress_bar_is_painted_over(terminal: Open, write: Write) -> None:
 @pytest.mark.parametrize("words", [["top"], ["ps", "--watch"]])
 def test_live_views_until_control_c(terminal: Open, words: list[str]) -> None:
     screen = terminal(*words)
-    screen.expect(r"(?s)\x1b\[\?1049h.*\x1b\[H.*\x1b\[H.*\n")
+    screen.expect(r"(?s)\x1b\[\?1049h.*\x1b\[H.*\x1b\[H")
     screen.type("\x03")
     assert screen.end() == 130
     assert "\x1b[?1049l" in screen.shown  # the user's own screen is back

@@ -162,7 +162,7 @@ def test_what_is_mounted_is_there_and_what_is_read_only_is_that(
     assert "may write /scratch" in text
     assert "may write /echelon/results" in text
     assert "may not write /code-to-read Read-only file system" in text
-    assert "['logs', 'second.py']" in text
+    assert "['.echelon-run', 'logs', 'second.py']" in text
 
 
 def go(
