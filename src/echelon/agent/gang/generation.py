@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from echelon.agent.gang.hang import WAITS
+from echelon.agent.gang.lateness import Lateness
 from echelon.agent.gang.stillness import Stillness
 from echelon.agent.gang.verdict import (
     LEFT,
@@ -40,6 +41,7 @@ class Generation:
         self.quiet: dict[int, float] = {}  # for how long the ranks of each worker did nothing
         self.stuck = False  # none of them did for too long, or some wait for others
         self.stillness = Stillness(task.stall)
+        self.lateness = Lateness()
         self.hang: Finding | None = None  # what was seen of ranks that were stuck
         self.said: str | None = None  # and the sentence on it
         self.running: list[int] = []  # ranks that ran when they were stopped
