@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from echelon.model.engine.usage import RunUsage
     from echelon.model.output.metric import Metric
     from echelon.observation.panel import Display
+    from echelon.observation.reasons import Reason
     from echelon.observation.sampling import LiveUsage, NewestSamples
     from echelon.observation.starts import Start
 
@@ -324,6 +325,26 @@ class Run:
         rows = [as_row(each) for each in found]
         columns = {column: [row[at] for row in rows] for at, column in enumerate(COLUMNS)}
         return {"part": [each.part for each in found], **columns} if self.has_steps else columns
+
+    def why(self) -> tuple[Reason, ...]:
+        """What is going on with it, what costs most first: whether it is stuck, who keeps the others waiting,
+        what it waits for, or why it ended. Of a run that is made of runs, also with the steps that go on or
+        have failed; `part` is the step.
+        """
+        from dataclasses import replace
+
+        from echelon.model.program import DONE
+        from echelon.observation.reasons import arranged
+        from echelon.observation.why import look
+
+        status = self.status()
+        found = list(look(self._engine, self._ref, status, self.advice(status)))
+        states = {step.name: step.state for step in status.steps}
+        for name, step in self.steps().items() if states else ():
+            if states.get(name) not in (*DONE, "stopped"):
+                with suppress(UnknownRun):  # it was removed
+                    found += [replace(each, part=name) for each in step.why()]
+        return arranged(found)
 
     def usage(self) -> RunUsage:
         """What its workers use now, as their agents measure it every few seconds: cores, memory and GPUs, of

@@ -143,9 +143,7 @@ def _way(call: list[Any]) -> tuple[Any, ...]:
     return (call[0], call[1], call[2]) if call[0] in _ALIKE else (call[0],)
 
 
-def _missing(
-    groups: list[Group], looks: Looks, gone: Mapping[int, str]
-) -> tuple[str, list[int], str] | None:
+def _missing(groups: list[Group], looks: Looks, gone: Mapping[int, str]) -> tuple[str, list[int], str] | None:
     """Ranks that have not called a collective that others wait in. Those come first that wait in none
     themselves; if there are none of these, the groups wait for each other.
     """

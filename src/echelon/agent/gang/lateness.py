@@ -42,8 +42,8 @@ class Tally:
 
 
 def tally(looks: Mapping[int, Mapping[str, Any]], ahead: Mapping[int, float], seen: dict[str, int]) -> Tally:
-    """Compare what ranks have told (`recorder.read_times`). `ahead` are the seconds by which a rank's clock is
-    ahead, `seen` the number of the newest collective of each group that was told before, and is kept up: what
+    """Compare what ranks have told (`recorder.read_times`). `ahead` are the seconds by which a rank's clock
+    is ahead, `seen` the number of the newest collective of each group that was told before, and is kept up: what
     came before the first look is not counted, as ranks begin at different times.
     """
     found = Tally()
@@ -163,6 +163,8 @@ class Lateness:
             "collectives": called,
             "last": round(sum(each.last.get(rank, 0) for each in self._tallies) / called, 4),
             "mean": round(sum(each.late.get(rank, 0.0) for each in self._tallies) / called, 6),
-            "waits": round(sum(each.waits.get(rank, 0.0) for each in self._tallies) / span, 4) if span else 0.0,
+            "waits": round(sum(each.waits.get(rank, 0.0) for each in self._tallies) / span, 4)
+            if span
+            else 0.0,
             "same_clock": self._has_one_clock(),
         }

@@ -51,7 +51,7 @@ def read_times(text: bytes) -> dict[str, Any] | None:
         while last - first < TIMED - 1 and str(first - 1) in calls:
             first -= 1
         called = [round(calls[str(each)][3] * 1e6) for each in range(first, last + 1)]
-        since = [now - before for before, now in zip(called, called[1:])]
+        since = [called[at] - called[at - 1] for at in range(1, len(called))]
         group["first"], group["times"] = first, [called[0], *since]
         del group["calls"], group["called"], group["pending"]
     return {"rank": number, "groups": _newest(groups)}
