@@ -1,4 +1,4 @@
-"""What is going on with a run, by what other commands read too: its status, its events, its newest samples."""
+"""What is going on with a run, by what other commands read too: status, events, newest samples."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Mapping
 
-EVERY = 20.0  # seconds between two questions
+EVERY = 60.0  # seconds between two questions: one costs a rank, and its agent, about 20 ms
 AT_FIRST, _FIRST = 5.0, 6  # the same of the first ones, and how many those are
-PER_RANK = 0.1  # seconds for each rank of the gang, if that is longer
+_MOST_TIMES = 40_000  # that are compared at once, in a fraction of a second
 ANSWERED_WITHIN = 5.0  # seconds for the answers of all workers
 FEWEST = 20  # collectives that a rank has called with others, before anything is said of it
-_KEPT = 10  # answers of all ranks that count
+_KEPT = 6  # answers of all ranks that count
 _DELAYS = 20  # samples of a worker by which its clock is compared
 
 
@@ -43,18 +43,20 @@ class Tally:
 
 def tally(looks: Mapping[int, Mapping[str, Any]], ahead: Mapping[int, float], seen: dict[str, int]) -> Tally:
     """Compare what ranks have told (`recorder.read_times`). `ahead` are the seconds by which a rank's clock
-    is ahead, `seen` the number of the newest collective of each group that was told before, and is kept up: what
-    came before the first look is not counted, as ranks begin at different times.
+    is ahead, `seen` the number of the newest collective of each group that was told before, and is kept up:
+    what came before the first question is not counted, since ranks begin at different times.
     """
     found = Tally()
     waits: list[tuple[float, float, int]] = []
-    for group in groups_of(looks):
+    groups = groups_of(looks)
+    most = max(FEWEST, _MOST_TIMES // max(1, sum(len(group.known) for group in groups)))
+    for group in groups:
         if len(group.known) < 2 or set(group.known) != set(group.members):
             continue  # who has not answered may be the one that is late
         called = {rank: _times(one, ahead.get(rank, 0.0)) for rank, one in group.known.items()}
         last = min(max(times) for times in called.values())
         first = max(min(times) for times in called.values())
-        first = max(first, seen.get(group.name, last) + 1)
+        first = max(first, seen.get(group.name, last) + 1, last - most + 1)
         seen[group.name] = last
         for number in range(first, last + 1):
             order = sorted((times[number], rank) for rank, times in called.items())
@@ -112,7 +114,7 @@ class Lateness:
         """The order to tell when ranks called their collectives, if it is time."""
         if len(self._ranks) < 2 or not busy <= set(self._delays) or self.is_asking(now):
             return None
-        every = max(EVERY if self._number > _FIRST else AT_FIRST, PER_RANK * len(self._ranks))
+        every = EVERY if self._number >= _FIRST else AT_FIRST
         if self._asked_at is not None and now - self._asked_at < every:
             return None
         self._number += 1
