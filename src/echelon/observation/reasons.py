@@ -212,15 +212,14 @@ def slow_ranks(usage: RunUsage) -> tuple[int, ...]:
     """
     known = [(rank.rank, rank.late) for worker in usage.workers for rank in worker.ranks if rank.late]
     known.sort(key=lambda each: -each[1].waits)
-    waited = sum(late.waits for _, late in known)
-    found, sum_ = [], 0.0
-    for rank, late in known:
-        if sum_ >= _MOST_OF_IT * waited:
-            break
-        found.append((rank, late))
-        sum_ += late.waits
+    found = [(rank, late) for rank, late in known if late.waits >= known[0][1].waits / 2]
+    waited, for_them = (sum(late.waits for _, late in each) for each in (known, found))
     few = len(found) <= max(1, len(known) // _FEW) and len(found) < len(known)
-    if not few or sum_ < _WAITED or any(not _is_certain(late) for _, late in found):
+    if (
+        not few
+        or for_them < max(_WAITED, _MOST_OF_IT * waited)
+        or not all(_is_certain(late) for _, late in found)
+    ):
         return ()
     return tuple(rank for rank, _ in found)
 
