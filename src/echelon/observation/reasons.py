@@ -47,8 +47,8 @@ Kind = Literal[  # what costs most first
 ]
 _ORDER: dict[str, int] = {kind: number for number, kind in enumerate(get_args(Kind))}
 _WAITED = 0.05  # of the time: what others wait for a rank without a word on it
-_MOST_OF_IT = 2 / 3  # of all waiting is for the ranks that are called slow
-_FEW = 4  # at most one in so many is
+_ALIKE, _OTHERS = 1 / 2, 1 / 3  # of the longest waiting: what slow ranks have at least, and others at most
+_FEW = 4  # at most one rank in so many is slow
 _INEXACT = 0.005  # seconds that clocks of different machines may be apart
 _BEHIND = 0.9  # of the clock that other GPUs have
 _FULL = 0.9  # of the memory that a worker may have
@@ -207,19 +207,18 @@ def beside(usage: RunUsage) -> list[Reason]:
 
 
 def slow_ranks(usage: RunUsage) -> tuple[int, ...]:
-    """The few ranks that others wait for most of the time that they wait, if that is worth a word; the worst
-    first.
+    """The few ranks that others wait for much longer than for any other one, if that is worth a word; the
+    worst first.
     """
     known = [(rank.rank, rank.late) for worker in usage.workers for rank in worker.ranks if rank.late]
     known.sort(key=lambda each: -each[1].waits)
-    found = [(rank, late) for rank, late in known if late.waits >= known[0][1].waits / 2]
-    waited, for_them = (sum(late.waits for _, late in each) for each in (known, found))
-    few = len(found) <= max(1, len(known) // _FEW) and len(found) < len(known)
-    if (
-        not few
-        or for_them < max(_WAITED, _MOST_OF_IT * waited)
-        or not all(_is_certain(late) for _, late in found)
-    ):
+    worst = known[0][1].waits if known else 0.0
+    found = [(rank, late) for rank, late in known if late.waits >= _ALIKE * worst]
+    others = known[len(found) :]
+    few = others and len(found) <= max(1, len(known) // _FEW) and others[0][1].waits <= _OTHERS * worst
+    if not few or sum(late.waits for _, late in found) < _WAITED:
+        return ()
+    if not all(_is_certain(late) for _, late in found):
         return ()
     return tuple(rank for rank, _ in found)
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from typing import Any, Mapping
 
 EVERY = 60.0  # seconds between two questions: one costs a rank, and its agent, about 20 ms
-AT_FIRST, _FIRST = 5.0, 6  # the same of the first ones, and how many those are
+AT_FIRST = 5.0  # the same until there are as many answers as count, or for some minutes
+_FIRST = 60  # questions
 _MOST_TIMES = 40_000  # that are compared at once, in a fraction of a second
 ANSWERED_WITHIN = 5.0  # seconds for the answers of all workers
-FEWEST = 20  # collectives that a rank has called with others, before anything is said of it
+FEWEST = 30  # collectives that a rank has called with others, before anything is said of it
+_LOOKS = 3  # answers, the same: for a moment any rank may be late
 _KEPT = 6  # answers of all ranks that count
 _DELAYS = 20  # samples of a worker by which its clock is compared
 
@@ -114,7 +116,8 @@ class Lateness:
         """The order to tell when ranks called their collectives, if it is time."""
         if len(self._ranks) < 2 or not busy <= set(self._delays) or self.is_asking(now):
             return None
-        every = EVERY if self._number >= _FIRST else AT_FIRST
+        begins = self._number < _FIRST and sum(bool(each.called) for each in self._tallies) < _LOOKS
+        every = AT_FIRST if begins else EVERY
         if self._asked_at is not None and now - self._asked_at < every:
             return None
         self._number += 1
@@ -157,16 +160,15 @@ class Lateness:
         return dict(sample, ranks=ranks)
 
     def _of(self, rank: Any) -> dict[str, Any] | None:
-        called = sum(each.called.get(rank, 0) for each in self._tallies)
-        if called < FEWEST:
+        known = [each for each in self._tallies if each.called.get(rank)]
+        called = sum(each.called[rank] for each in known)
+        if called < FEWEST or len(known) < _LOOKS:
             return None
-        span = sum(each.span for each in self._tallies)
+        shares = sorted(each.waits.get(rank, 0.0) / max(each.span, 1e-6) for each in known)
         return {
             "collectives": called,
-            "last": round(sum(each.last.get(rank, 0) for each in self._tallies) / called, 4),
-            "mean": round(sum(each.late.get(rank, 0.0) for each in self._tallies) / called, 6),
-            "waits": round(sum(each.waits.get(rank, 0.0) for each in self._tallies) / span, 4)
-            if span
-            else 0.0,
+            "last": round(sum(each.last.get(rank, 0) for each in known) / called, 4),
+            "mean": round(sum(each.late[rank] for each in known) / called, 6),
+            "waits": round(shares[(len(shares) - 1) // 2], 4),  # as in most answers
             "same_clock": self._has_one_clock(),
         }

@@ -13,8 +13,8 @@ from echelon.values import frozen
 class Lateness:
     """How a rank comes to the `collectives` that it calls with others, over the last of them: the share in
     which it comes `last`, its `mean` seconds after half of the ranks have come, and the share of the time for
-    which others wait for it alone. Where the ranks are on machines with different clocks (`same_clock`), some
-    milliseconds are inexact.
+    which others wait for it, as it usually is. Where the ranks are on machines with different clocks
+    (`same_clock`), some milliseconds are inexact.
     """
 
     collectives: int
