@@ -45,7 +45,7 @@ def test_what_is_told_of_a_gpu() -> None:
     assert visible_gpus("No devices were found\n", None) == []
 
 
-# Of a real H200 that does nothing, with driver 580, and of one that is too hot: its fields as nvml.h has them.
+# The first is of a real H200 that does nothing, with driver 580; the others have fields as nvml.h has them.
 CLOCKS = (
     f"0, {uuid(0)}, NVIDIA H200, 143771, 0, 0, 345, 1980, 33, 77.53, 700.00, 0x0000000000000001\n"
     f"1, {uuid(1)}, NVIDIA H200, 143771, 9, 99, 1095, 1980, 91, 402.10, 700.00, 0x0000000000000048\n"
