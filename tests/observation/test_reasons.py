@@ -36,7 +36,7 @@ def status(state: State, reason: str | None = None, **fields: Any) -> Status:
     return replace(made, **fields)
 
 
-def late(waits: float, last: float = 0.0, mean: float = 0.0, **more: Any) -> Lateness:
+def late(waits: float, last: float = 0.0, mean: float = 0.02, **more: Any) -> Lateness:
     return Lateness(collectives=300, last=last, mean=mean, waits=waits, **more)
 
 
@@ -268,6 +268,8 @@ def usage(*known: Lateness | None) -> RunUsage:
         ([late(0.31), late(0.28)], ()),  # in turn: neither is
         ([late(0.03), late(0.0)], ()),  # too little to be worth a word
         ([late(0.12)], ()),
+        ([late(0.12, mean=0.0005), late(0.0)], ()),  # as the kernel lets it run
+        ([late(0.12), late(0.04)], ()),
         ([None, None], ()),
         ([late(0.044), late(0.02), late(0.023), late(0.037)], ()),  # as of ranks that are alike (`even-4`)
         ([late(0.01), late(0.2), late(0.01), late(0.21), *[late(0.01)] * 4], (3, 1)),  # on one bad node

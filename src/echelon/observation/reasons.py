@@ -47,9 +47,10 @@ Kind = Literal[  # what costs most first
 ]
 _ORDER: dict[str, int] = {kind: number for number, kind in enumerate(get_args(Kind))}
 _WAITED = 0.05  # of the time: what others wait for a rank without a word on it
-_ALIKE, _OTHERS = 1 / 2, 1 / 3  # of the longest waiting: what slow ranks have at least, and others at most
+_ALIKE, _OTHERS = 1 / 2, 1 / 4  # of the longest waiting: what slow ranks have at least, and others at most
 _FEW = 4  # at most one rank in so many is slow
-_INEXACT = 0.005  # seconds that clocks of different machines may be apart
+_LATE = 0.001  # seconds: what a rank is always late now and then, as the kernel lets it run
+_INEXACT = 0.005  # the same where clocks of different machines may be apart
 _BEHIND = 0.9  # of the clock that other GPUs have
 _FULL = 0.9  # of the memory that a worker may have
 _POWER = "SW power cap"  # as every GPU has it that does all it can
@@ -218,13 +219,9 @@ def slow_ranks(usage: RunUsage) -> tuple[int, ...]:
     few = others and len(found) <= max(1, len(known) // _FEW) and others[0][1].waits <= _OTHERS * worst
     if not few or sum(late.waits for _, late in found) < _WAITED:
         return ()
-    if not all(_is_certain(late) for _, late in found):
+    if any(late.mean < (_LATE if late.same_clock else _INEXACT) for _, late in found):
         return ()
     return tuple(rank for rank, _ in found)
-
-
-def _is_certain(late: Lateness) -> bool:
-    return late.same_clock or late.mean >= _INEXACT
 
 
 def lateness_in_words(late: Lateness) -> str:
