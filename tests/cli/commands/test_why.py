@@ -83,7 +83,6 @@ def test_of_a_run_that_is_made_of_runs(home: Path, call: Call, write: Callable[.
     assert (step["kind"], step["part"]) == ("failed", "")
 
 
-@pytest.mark.core
 @pytest.mark.slow
 def test_the_rank_that_comes_late_is_named(call: Call) -> None:
     words = ("--framework", "torch", "--python", sys.executable, "-n", "4")
