@@ -1,4 +1,4 @@
-"""A real MLflow server, from PyPI, in a folder of its own: what it needs is not what the project's tests need.
+"""A real MLflow server, from PyPI, in a folder of its own: its needs are not the project's.
 
 It is one that a test starts and stops, with a database in a folder of the test's own."""
 
@@ -103,7 +103,7 @@ class Server:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as response:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as response:  # noqa: S310 - our own
                 return bool(response.status == 200)
         except (urllib.error.URLError, OSError):
             return False

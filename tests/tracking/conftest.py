@@ -41,10 +41,10 @@ class Tracker:
     def name(self) -> str:
         return "tracker"
 
-    def wants(self, metric: Metric) -> bool:
+    def wants(self, _metric: Metric) -> bool:
         return True
 
-    def open(self, facts: Facts) -> Sent:
+    def open(self, _facts: Facts) -> Sent:
         self._check()
         self.opened += 1
         return dict(self.sent)

@@ -1,4 +1,4 @@
-"""A real MLflow server: what a run's following command sends, an outage in the middle, and what comes later."""
+"""A real MLflow server: what the command that follows a run sends, outages, and what is sent later."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ def test_a_run_with_its_metrics_parameters_and_commit(mlflow: Server, train: Pat
     assert done.returncode == 0, done.stderr
     (run,) = runs(mlflow)
     assert (run["info"]["run_name"], run["info"]["status"]) == ("fm", "FINISHED")
-    assert f"{mlflow.url}/#/experiments/{run['info']['experiment_id']}/runs/{run['info']['run_id']}" in done.stderr
+    assert (
+        f"{mlflow.url}/#/experiments/{run['info']['experiment_id']}/runs/{run['info']['run_id']}"
+        in done.stderr
+    )
     assert history(mlflow, run, "loss") == [(step, step) for step in range(10)]
     assert history(mlflow, run, "rank 1/loss") == [(step, step + 1) for step in range(10)]
     parameters, tags = values(run, "params"), values(run, "tags")
@@ -105,7 +108,10 @@ def test_a_run_with_its_metrics_parameters_and_commit(mlflow: Server, train: Pat
     assert "hunter2" not in json.dumps(run)
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     assert tags["mlflow.source.git.commit"] == head.stdout.strip()
-    assert (tags["mlflow.source.name"], tags["echelon.results"]) == ("train.py", str(Path("runs/fm").absolute()))
+    assert (tags["mlflow.source.name"], tags["echelon.results"]) == (
+        "train.py",
+        str(Path("runs/fm").absolute()),
+    )
     # Sent again, nothing comes twice; a detached run is sent by the command that waits for it.
     assert cli("metrics", "fm", "--track", "mlflow").returncode == 0
     assert len(history(mlflow, runs(mlflow)[0], "loss")) == 10
@@ -125,7 +131,9 @@ def test_a_run_that_is_resumed_goes_on_as_the_same(mlflow: Server, train: Path, 
     assert history(mlflow, run, "loss") == [(step, step) for step in range(20)]
 
 
-def test_an_outage_loses_nothing_and_stops_nothing(mlflow: Server, train: Path, cli: Cli, tmp_path: Path) -> None:
+def test_an_outage_loses_nothing_and_stops_nothing(
+    mlflow: Server, train: Path, cli: Cli, tmp_path: Path
+) -> None:
     words = ["run", "--name", "fm", "--track", "mlflow", "train.py", "--wait"]
     with (tmp_path / "err").open("wb") as err:
         follows = subprocess.Popen(

@@ -30,7 +30,7 @@ class Numbering:
 def key_of(metric: Metric) -> str:
     """Whose metrics are counted together: those of one rank, or of one folder with files for TensorBoard."""
     if metric.source is not None:
-        return f"{crc32(f'{metric.part}/{metric.source}'.encode()):08x}"
+        return f"~{crc32(f'{metric.part}/{metric.source}'.encode()):08x}"
     return f"{metric.part}/{metric.rank}" if metric.part else str(metric.rank)
 
 
