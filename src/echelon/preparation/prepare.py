@@ -115,6 +115,8 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
         raise InvalidJob("cwd", str(folder), "is not UTF-8", hint="rename the folder, or work in another")
     notes = notes_on_paths(job) if traits.remote else ()
     job = settle_tracking(job, surroundings)
+    if job.tracking is not None and settings.detach:
+        notes = (*notes, f"`echelon wait {job.name}` forwards the metrics to {job.tracking.to}")
     if not job.snapshot:
         return Prepared(job=job if traits.remote else replace(job, cwd=str(folder)), notes=notes)
     from echelon.bundle.archive import pack

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +33,8 @@ def settle_tracking(job: Job, surroundings: Surroundings) -> Job:
 
 def _git(folder: Path, *words: str) -> str:
     """What git prints; nothing where there is no repository, or no git."""
+    import subprocess  # imported only for runs that name a tracker
+
     git = shutil.which("git")
     if git is None:
         return ""
