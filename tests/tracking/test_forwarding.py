@@ -130,6 +130,15 @@ def test_output_that_cannot_be_read_any_more(tracker: Tracker) -> None:
     assert tracker.ended == [END]
 
 
+def test_a_tracker_with_an_error_of_its_own_is_no_success(tracker: Tracker) -> None:
+    def fails(_: Metric) -> bool:
+        raise ZeroDivisionError("a bug")
+
+    tracker.rejects = fails
+    assert forward(tracker, metrics(1)).finish(END).trouble == "ZeroDivisionError: a bug"
+    assert tracker.closed
+
+
 def test_what_is_there_at_the_end_alone_comes_too(tracker: Tracker) -> None:
     late = [Metric("loss", 1.0, 0.0, source="tb", step=1)]
     forward(tracker, metrics(2), late=lambda: late).finish(END)

@@ -194,6 +194,8 @@ def test_who_asks(
         (302, b"", "HTTP 302; is MLFLOW_TRACKING_URI that of an MLflow server?"),
         (503, b"", "HTTP 503"),
         (200, b"[" * 200_000, "is MLFLOW_TRACKING_URI"),
+        (200, {}, "it does not answer as MLflow does; is MLFLOW_TRACKING_URI"),
+        (200, {"experiment": 7}, "it does not answer as MLflow does"),
     ],
 )
 def test_a_server_that_takes_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -110,7 +111,7 @@ def test_a_run_with_its_metrics_parameters_and_commit(mlflow: Server, train: Pat
     assert tags["mlflow.source.git.commit"] == head.stdout.strip()
     assert (tags["mlflow.source.name"], tags["echelon.results"]) == (
         "train.py",
-        str(Path("runs/fm").absolute()),
+        f"{socket.gethostname()}:{Path('runs/fm').absolute()}",
     )
     # Sent again, nothing comes twice; a detached run is sent by the command that waits for it.
     assert cli("metrics", "fm", "--track", "mlflow").returncode == 0

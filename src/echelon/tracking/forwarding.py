@@ -96,7 +96,7 @@ class Forwarding:
             self._ending.wait()
             if not self._left.is_set():
                 self._take(self._late())
-        except EchelonError as error:
+        except (EchelonError, OSError) as error:
             self._unread = f"they cannot be read: {error}"
         finally:
             self._points.close()
@@ -117,6 +117,8 @@ class Forwarding:
             self._ending.wait()
             status = self._status
             self._deliver(lambda: None if status is None else self._sink.end(status))
+        except Exception as error:  # noqa: BLE001 - the command that follows the run tells it, and goes on
+            self._unread = f"{type(error).__name__}: {error}"
         finally:
             self._sink.close()
 

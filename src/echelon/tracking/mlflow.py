@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -99,6 +100,12 @@ class MLflow:
 
     def open(self, facts: Facts) -> Sent:
         """Find or make the run; it goes on."""
+        try:
+            return self._opened(facts)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise Away(f"it does not answer as MLflow does; is {URI} that of an MLflow server?") from error
+
+    def _opened(self, facts: Facts) -> Sent:
         self._experiment = self._find_experiment()
         found = self._find(facts.id)
         if found is None:
@@ -130,7 +137,7 @@ class MLflow:
 
     def end(self, status: Status) -> None:
         """Say how it ended, and where its results are."""
-        tags = {"echelon.state": status.state, "echelon.results": status.results or ""}
+        tags = {"echelon.state": status.state, "echelon.results": _with_host(status.results or "")}
         self._ask("POST", "runs/log-batch", {"run_id": self._run, "tags": _pairs(tags)})
         change: dict[str, Any] = {"run_id": self._run, "status": _STATES.get(status.state, "FAILED")}
         if status.ended is not None:
@@ -166,7 +173,7 @@ class MLflow:
             "mlflow.source.type": "JOB",
             "mlflow.source.name": facts.source,
             "mlflow.user": facts.user,
-            "echelon.results": facts.results,
+            "echelon.results": _with_host(facts.results),
             **facts.labels,
             _ID: facts.id,
         }
@@ -269,6 +276,11 @@ def _tag(key: str) -> str:
     if key.isdecimal():
         return f"{_SENT}.{int(key) // _RANKS}"
     return f"{_SENT}.x{crc32(key.encode()) % _OTHERS}"
+
+
+def _with_host(results: str) -> str:
+    """Where results are, for those who are not on this machine."""
+    return f"{socket.gethostname()}:{results}" if results.startswith("/") else results
 
 
 def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
