@@ -15,6 +15,7 @@ from echelon.model.output.metric import Metric
 from echelon.model.status import Status
 from echelon.tracking import forwarding
 from echelon.tracking.forwarding import Forwarding
+from echelon.tracking.sink import MOST
 
 END = Status(name="fm", uri="local://fm", state="succeeded")
 
@@ -84,7 +85,7 @@ def test_an_outage_is_told_once_and_bounds_the_memory(
     told: list[str] = []
     found = forward(tracker, items(), told)
     wait_until(lambda: next(tries) > 5, "several attempts")
-    assert read <= 50 + forwarding.MOST + 1
+    assert read <= 50 + MOST + 1
     assert told == ["tracker does not take metrics: it is away; they are kept, and sent later"]
     there.set()
     outcome = found.finish(END)

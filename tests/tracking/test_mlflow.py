@@ -9,6 +9,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -229,9 +230,7 @@ def test_a_run_that_is_there_goes_on(stand_in: StandIn, client: Callable[..., ML
     there = {"info": {"run_id": "r1", "status": "FAILED"}, "data": {"tags": tags, "params": params}}
     stand_in.answers = lambda path: (200, {"runs": [there]}) if path == "runs/search" else usual(path)
     mlflow = client()
-    facts = FACTS.__class__(
-        **{**{name: getattr(FACTS, name) for name in FACTS.__slots__}, "parameters": {"lr": "2", "b": "1"}}
-    )
+    facts = replace(FACTS, parameters={"lr": "2", "b": "1"})
     assert mlflow.open(facts) == {"0": 3}
     asked = [path for path, _ in stand_in.asked]
     assert "runs/create" not in asked

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,7 +83,7 @@ def runs(server: Server) -> list[dict[str, Any]]:
 
 
 def history(server: Server, run: dict[str, Any], name: str) -> list[tuple[int, float]]:
-    query = f"run_id={run['info']['run_id']}&metric_key={urllib.request.quote(name)}"
+    query = f"run_id={run['info']['run_id']}&metric_key={urllib.parse.quote(name)}"
     with urllib.request.urlopen(f"{server.url}/api/2.0/mlflow/metrics/get-history?{query}") as response:
         found = json.load(response)["metrics"]
     return sorted((int(each.get("step", 0)), each["value"]) for each in found)
