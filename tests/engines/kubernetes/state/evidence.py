@@ -240,11 +240,18 @@ _LEFT_CAUSE = {
     "exit_code": 117,
 }
 _RANK_CAUSE = {"kind": "rank", "summary": "rank 1 exited with code 3", "worker": 1, "rank": 1, "exit_code": 3}
+_ABSENT_CAUSE = {
+    "kind": "worker-absent",
+    "summary": "worker 1 did not come within 60 s",
+    "worker": 1,
+    "exit_code": 117,
+}
 _VERDICTS: Mapping[str, Object] = {
     "succeeded": {"outcome": "succeeded", "exit_code": 0},
     "failed": {"outcome": "failed", "exit_code": 3, "cause": _RANK_CAUSE},
     "stopped": {"outcome": "stopped", "exit_code": 143, "reason": "stopped by ann"},
     "left": {"outcome": "failed", "exit_code": 117, "cause": _LEFT_CAUSE},
+    "absent": {"outcome": "failed", "exit_code": 117, "cause": _ABSENT_CAUSE},
 }
 
 
@@ -252,7 +259,7 @@ _VERDICTS: Mapping[str, Object] = {
 def _leaders(state: str) -> tuple[Object, ...]:
     """The pods of worker 0, the oldest first."""
     told = {word: json.dumps({**verdict, "at": DECIDED}) for word, verdict in _VERDICTS.items()}
-    first = _pod(0, _ended(1))
+    first, killed = _pod(0, _ended(1)), _pod(0, _ended(137, told["succeeded"]))
     found: Mapping[str, tuple[Object, ...]] = {
         "none": (),
         "pending": (_pod(0, _WAITS),),
@@ -263,7 +270,10 @@ def _leaders(state: str) -> tuple[Object, ...]:
         "over-failed": (_pod(0, _ended(RUN_OVER, told["failed"])),),
         "over-stopped": (_pod(0, _ended(RUN_OVER, told["stopped"])),),
         "over-left": (_pod(0, _ended(LEFT_FOR_GOOD, told["left"]), leaves=True),),
-        "killed-after": (_pod(0, _ended(137, told["succeeded"])),),
+        "killed-after": (killed,),
+        "killed-replacing": (killed, _pod(0, _WAITS, losses=1)),
+        "killed-replaced": (killed, _pod(0, _RUNS, losses=1)),
+        "killed-refailed": (killed, _pod(0, _ended(RUN_OVER, told["absent"]), losses=1)),
         "bare-0": (_pod(0, _ended(0)),),
         "bare-over": (_pod(0, _ended(RUN_OVER)),),
         "bare-left": (_pod(0, _ended(LEFT_FOR_GOOD), leaves=True),),
@@ -357,6 +367,8 @@ _LAST = {"kind": "worker-ended", "at": ENDED, "worker": 0}
 
 @cache
 def _leader_lines(told: str) -> tuple[bytes, ...]:
+    if told == "empty":
+        return ()
     if told == "goes-on":
         return _lines(*_RUNNING)
     outcome = "failed" if told == "decided" else told.removeprefix("told-")
@@ -390,15 +402,16 @@ def _lines(*events: Object) -> tuple[bytes, ...]:
 
 
 def agents_lines(case: Case, pod: str) -> Sequence[bytes] | None:
-    """What a pod's log has, by its name: of one that was replaced, that it was at work; None if it cannot be
-    read.
+    """What a pod's log has, by its name: of one that was replaced, what it had written by then; None if it
+    cannot be read.
     """
     mine = [each for each in case.pods if each["metadata"]["name"] == pod]
     newest = [each["metadata"]["name"] for each in case.pods if _is_newest(each, case.pods)]
     if not mine:
         return case.keeper_lines
     if pod not in newest:
-        return _leader_lines("goes-on") if _number(mine[0]) == 0 else _peer_lines("goes-on")
+        told = "told-succeeded" if case.facts.leader.startswith("killed") else "goes-on"
+        return _leader_lines(told) if _number(mine[0]) == 0 else _peer_lines("goes-on")
     return case.leader_lines if _number(mine[0]) == 0 else case.peer_lines
 
 

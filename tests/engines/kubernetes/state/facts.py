@@ -96,6 +96,9 @@ LEADERS = (
     "over-stopped",
     "over-left",  # it was told to leave, and no restart was left
     "killed-after",  # it had told that the run has succeeded, stayed, and was killed
+    "killed-replacing",  # likewise, and another one has not begun
+    "killed-replaced",  # likewise, and another one runs
+    "killed-refailed",  # likewise, and has failed, since no other worker came any more
     "bare-0",  # it has ended so, and left no verdict
     "bare-over",
     "bare-left",
@@ -122,7 +125,8 @@ PEERS = (
 # Logs
 
 TOLD = (
-    "-",  # nothing that can be read: no pod, a dead node, or thrown away
+    "-",  # nothing: no pod, or nobody can read it
+    "empty",  # it can be read, and has no line yet, or none any more
     "goes-on",
     "decided",  # the verdict is there (failed), and the last line is not
     "told-succeeded",
@@ -139,14 +143,17 @@ KEEPERS = ("-", "silent", "told-succeeded", "told-failed", "gone")
 _WORKS = ("running", "replaced")
 _NOT_BEGUN = ("none", "pending")
 _TELLS = {  # what the log of a leader in that state may tell, where it can be read
-    "running": ("goes-on", "decided", "told-succeeded", "told-failed", "told-stopped"),
-    "replaced": ("goes-on", "told-failed"),
+    "running": ("empty", "goes-on", "decided", "told-succeeded", "told-failed", "told-stopped"),
+    "replaced": ("empty", "goes-on", "told-failed"),
     "replacing": (),  # the log of the new one is empty
     "over-succeeded": ("told-succeeded",),
     "over-failed": ("told-failed",),
     "over-stopped": ("told-stopped",),
     "over-left": ("told-left",),
     "killed-after": ("told-succeeded",),
+    "killed-replacing": (),
+    "killed-replaced": ("empty", "goes-on", "told-succeeded"),
+    "killed-refailed": ("told-failed",),
     "bare-0": ("told-succeeded",),
     "bare-over": ("told-failed", "told-stopped"),
     "bare-left": ("told-left",),
@@ -164,7 +171,7 @@ _SEEN = {  # states of the leader that a Job in that state may go with
     # A failed Job's pods are ended, those of dead nodes stay; who is late has not seen so yet.
     "failed-policy": (
         *("none", "running", "over-failed", "over-stopped", "bare-over", "oom", "leaving", "left"),
-        *("cut-off", "killed-after"),
+        *("cut-off", "killed-after", "killed-refailed"),
     ),
     "failed-indexes": ("none", "over-left", "bare-left", "oom", "left", "killed-after", "cut-off"),
     "failed-deadline": ("none", "over-stopped", "over-failed", "bare-over", "left", "killed-after"),
@@ -174,7 +181,7 @@ _SEEN = {  # states of the leader that a Job in that state may go with
     ),
     "failing-deadline": ("none", "pending", "running", "leaving", "left", "over-stopped", "cut-off-deleted"),
     "deleted": ("none", "running", "leaving", "left", "over-succeeded", "over-failed", "cut-off-deleted"),
-    "two-running": LEADERS,
+    "two-running": tuple(each for each in LEADERS if not each.startswith("killed-re")),
     "two-first-failed": ("none", "over-failed", "over-stopped", "bare-over", "leaving", "left"),
     "two-first-complete": ("none", "over-succeeded", "bare-0"),
     "two-one-missing": ("none", "pending", "running"),
@@ -201,6 +208,9 @@ _BESIDE = {  # states of the other worker that go with the leader's
     "over-stopped": ("none", "pending", "running", "done", "leaving"),
     "over-left": ("none", "done", "running", "leaving"),
     "killed-after": ("none", "running", "done"),
+    "killed-replacing": ("running", "done"),
+    "killed-replaced": ("running", "done"),
+    "killed-refailed": ("done", "none"),
     "bare-0": ("done", "running"),
     "bare-over": ("none", "done", "running", "rank-failed", "no-leader"),
     "bare-left": ("none", "done", "running"),
@@ -275,7 +285,7 @@ def _goes_with_phase(facts: Facts) -> bool:
 
 def _peer_goes_with_job(facts: Facts) -> bool:
     """Whether the other worker is as its Job says."""
-    shows = facts.leader in ("none", "over-failed", "over-stopped", "bare-over")
+    shows = facts.leader in ("none", "over-failed", "over-stopped", "bare-over", "killed-refailed")
     match facts.jobs:
         case "two-one-missing" | "two-one-suspended":
             return facts.peer == "none"
@@ -308,11 +318,15 @@ def _peer_tells(facts: Facts) -> bool:
         return True
     if facts.peer not in ("running", "done", "no-leader"):
         return False
-    gone = ("none", "replacing", "replaced", "left", "oom", "killed-after", "over-left", "over-failed")
     if facts.peers == "goes-on":
-        return facts.peer == "running" and facts.leader in gone[:5]
-    known = facts.leader not in ("over-left", "over-failed") or facts.peers == "alone-failed"
-    return facts.leader in (*gone, "cut-off", "cut-off-deleted") and known
+        return facts.peer == "running" and facts.leader in ("none", "replacing", "replaced", "left", "oom")
+    knows = {
+        **dict.fromkeys(("over-left", "over-failed"), "alone-failed"),
+        **dict.fromkeys(("killed-after", "killed-replacing", "killed-replaced"), "alone-succeeded"),
+        **dict.fromkeys(("none", "replacing", "replaced", "left", "oom"), facts.peers),
+        **dict.fromkeys(("cut-off", "cut-off-deleted"), facts.peers),
+    }
+    return knows.get(facts.leader) == facts.peers
 
 
 def _keeper_tells(facts: Facts) -> bool:

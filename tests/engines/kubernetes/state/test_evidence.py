@@ -43,5 +43,6 @@ def _worker(case: Case, which: str) -> bool:
     """Whether the pods of a worker are there as the facts say."""
     node = {"leader": "node-0", "peer": "node-1"}[which]
     found = [each for each in case.pods if each["spec"]["nodeName"] == node]
-    wanted = {"none": 0, "replaced": 2, "replacing": 2}
-    return len(found) == wanted.get(getattr(case.facts, which), 1)
+    two = ("replaced", "replacing", "killed-replaced", "killed-replacing", "killed-refailed")
+    word = getattr(case.facts, which)
+    return len(found) == (0 if word == "none" else 2 if word in two else 1)
