@@ -16,12 +16,14 @@ from echelon.engines.kubernetes.files.results import whereabouts
 from echelon.engines.kubernetes.files.results.forgetting import check_fetched, check_volume, were_brought
 from echelon.engines.kubernetes.files.results.home import as_owner
 from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.follow.evidence import evidence
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.ownership.belonging import belongs, describe_left, identity_of
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
-from echelon.engines.kubernetes.state import outcome, whole, workers
+from echelon.engines.kubernetes.state import whole, workers
+from echelon.engines.kubernetes.state.standing import standing
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
 from echelon.model.event import Event
@@ -183,9 +185,8 @@ def _check_over(api: Api, view: View) -> None:
 
 
 def _end_of(api: Api, view: View) -> Event | None:
-    """How the run ended, by its objects; None if it has not, or if only its leader's log has it."""
-    stored = view.stored
-    end = outcome.settled_end(stored, view.jobs, view.pods, view.waiting)
-    if end is not None or not any(map(workers.has_started, view.pods)):
-        return end
-    return next((each for each in read_events(api, stored.run.ref) if each.kind == "finished"), None)
+    """How the run ended, from all that can be known where its objects leave it open; None if it has not."""
+    found = standing(evidence(view), time.time())
+    if not found.lacks:
+        return found.end
+    return next((each for each in read_events(api, view.stored.run.ref) if each.kind == "finished"), None)
