@@ -128,12 +128,12 @@ def _status(case: Case, api: Api, ref: RunRef) -> Status:
     return fold(opening_status(case.stored.run), follow.read_events(api, ref))
 
 
-def wait(case: Case, api: Api) -> str:
+def wait(_case: Case, api: Api) -> str:
     """Of one who follows the run since it began."""
     return _waited(api, led=True)
 
 
-def wait_late(case: Case, api: Api) -> str:
+def wait_late(_case: Case, api: Api) -> str:
     """Of one who comes now."""
     return _waited(api, led=False)
 
@@ -171,7 +171,9 @@ def logs(case: Case, api: Api) -> str:
     """Whether `logs -f` ends when nothing more comes."""
     view = look(api, REF)
     started = [pod for pod in view.pods if workers.has_started(pod)]
-    told = any(b'"verdict"' in line for pod in started for line in agents_lines(case, pod["metadata"]["name"]) or ())
+    told = any(
+        b'"verdict"' in line for pod in started for line in agents_lines(case, pod["metadata"]["name"]) or ()
+    )
     if told and begins_anew(view.stored, [*view.jobs, *view.waiting]):
         told = False
     if told or follow._is_abandoned(view):
@@ -181,19 +183,19 @@ def logs(case: Case, api: Api) -> str:
     return OVER if over else GOES_ON
 
 
-def stop(case: Case, api: Api) -> str:
-    return _outcome(ending._end_of(api, case.view))
+def stop(_case: Case, api: Api) -> str:
+    return _outcome(ending._end_of(api, look(api, REF)))
 
 
-def rm(case: Case, api: Api) -> str:
+def rm(_case: Case, api: Api) -> str:
     try:
-        ending._check_over(api, case.view)
+        ending._check_over(api, look(api, REF))
     except StateTrouble:
         return GOES_ON
     return OVER
 
 
-def collecting(case: Case, api: Api) -> str:
+def collecting(_case: Case, api: Api) -> str:
     try:
         events = see(api, REF).events
     except Unreachable:
@@ -201,20 +203,20 @@ def collecting(case: Case, api: Api) -> str:
     return _outcome(next((event for event in events if event.kind == "finished"), None))
 
 
-def upkeep(case: Case, api: Api) -> str:
+def upkeep(_case: Case, api: Api) -> str:
     """The end that a tender goes by."""
-    view = _tended(case, api)
+    view = _tended(api)
     return _outcome(outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting) or view.stored.end)
 
 
 def actions(case: Case, api: Api) -> str:
     """What a tender does."""
-    found = decide(RunView(objects=_tended(case, api)), case.now)
+    found = decide(RunView(objects=_tended(api)), case.now)
     return ",".join(type(each).__name__ for each in found) or "-"
 
 
-def _tended(case: Case, api: Api) -> View:
-    view, refuted = case.view, False
+def _tended(api: Api) -> View:
+    view, refuted = look(api, REF), False
     try:
         refuted = is_refuted(api, view)
     except EchelonError:
