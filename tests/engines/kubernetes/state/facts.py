@@ -223,11 +223,11 @@ _BESIDE = {  # states of the other worker that go with the leader's
 _RECORDS = (  # stop, end, and whether results are fetched. Whoever may write records can make any of them
     ("-", "-", "-"),
     ("-", "succeeded", "-"),
-    ("-", "failed", "-"),
     ("stopped", "-", "-"),
-    ("stopped", "stopped", "-"),
 )
 _RARE_RECORDS = (  # of runs that have started, and where the other worker is of little account
+    ("-", "failed", "-"),
+    ("stopped", "stopped", "-"),
     ("-", "succeeded", "fetched"),
     ("stopped", "succeeded", "-"),
     ("stopped-late", "-", "-"),
@@ -246,7 +246,7 @@ _RARE_RECORDS = (  # of runs that have started, and where the other worker is of
 # before the pods; the record may contain whatever somebody wrote into it. Of what is alike, one is enough.
 
 
-def _can_be_found(facts: Facts) -> bool:
+def _can_be_found(facts: Facts) -> object:
     """Whether Jobs, pods and their logs go together."""
     return (
         facts.leader in _SEEN[facts.jobs]
@@ -255,6 +255,7 @@ def _can_be_found(facts: Facts) -> bool:
         and (facts.told == "-" or facts.told in _TELLS.get(facts.leader, ()))
         and _peer_tells(facts)
         and _keeper_tells(facts)
+        and decided(facts)
     )
 
 
@@ -278,7 +279,8 @@ def _goes_with_phase(facts: Facts) -> bool:
         case "on-volume":
             jobs = ("running", "complete", "failed-policy", "failing-policy")
             known = ("running", "replaced", "replacing", "over-succeeded", "over-failed", "oom", "none")
-            return facts.jobs in jobs and facts.leader in known and facts.peers == "-"
+            alone = facts.peers == "-" and facts.peer in ("none", "running", "done", "no-leader")
+            return facts.jobs in jobs and facts.leader in known and alone
         case _:
             return facts.jobs not in ("two-one-missing", "two-one-suspended")
 
@@ -304,8 +306,12 @@ def _peer_goes_with_job(facts: Facts) -> bool:
             return facts.peer in ("none", "done", "oom", "leaving", "left-for-good")
         case "none" | "deleted":
             return facts.peer in ("none", "running", "done", "leaving", "no-leader")
+        case "failing-deadline":
+            return facts.peer in ("none", "running", "leaving")
         case "two-running":
-            return facts.peer in ("none", "pending", "running", "done", "no-leader")
+            return facts.peer in ("none", "pending", "running", "no-leader")
+        case "two-first-failed" | "two-first-complete":
+            return facts.peer in ("none", "pending", "running", "done")
         case _:
             return True
 
@@ -316,17 +322,11 @@ def _peer_tells(facts: Facts) -> bool:
     """
     if facts.peers == "-":
         return True
-    if facts.peer not in ("running", "done", "no-leader"):
-        return False
     if facts.peers == "goes-on":
         return facts.peer == "running" and facts.leader in ("none", "replacing", "replaced", "left", "oom")
-    knows = {
-        **dict.fromkeys(("over-left", "over-failed"), "alone-failed"),
-        **dict.fromkeys(("killed-after", "killed-replacing", "killed-replaced"), "alone-succeeded"),
-        **dict.fromkeys(("none", "replacing", "replaced", "left", "oom"), facts.peers),
-        **dict.fromkeys(("cut-off", "cut-off-deleted"), facts.peers),
-    }
-    return knows.get(facts.leader) == facts.peers
+    gone = ("none", "replacing", "replaced", "left", "oom", "over-left", "over-failed", "killed-after")
+    more = ("killed-replacing", "killed-replaced", "cut-off", "cut-off-deleted")
+    return facts.peer in ("running", "done", "no-leader") and facts.leader in (*gone, *more)
 
 
 def _keeper_tells(facts: Facts) -> bool:
@@ -335,8 +335,41 @@ def _keeper_tells(facts: Facts) -> bool:
         return True
     simple = facts.jobs in ("none", "running", "complete", "failed-policy", "failing-policy")
     works = facts.leader in _WORKS and facts.told == "goes-on" and facts.keeper.startswith("told")
-    knows = facts.told in ("-", "goes-on") or facts.keeper in ("silent", "gone", facts.told)
-    return simple and knows and not works and facts.peers == "-" and facts.peer in ("none", "running", "done")
+    return simple and not works and facts.peers == "-" and facts.peer in ("none", "running", "done")
+
+
+def decided(facts: Facts) -> frozenset[str]:
+    """How the run was decided, by all who know it and tell the truth: what is not excluded by any. Several
+    where nobody knows; none where they contradict each other.
+    """
+    said = {
+        "over-succeeded": "succeeded",
+        "bare-0": "succeeded",
+        "killed-after": "succeeded",
+        "killed-replacing": "succeeded",
+        "killed-replaced": "succeeded",
+        "over-failed": "failed",
+        "over-left": "failed",
+        "bare-left": "failed",
+        "over-stopped": "stopped",
+        "decided": "failed",
+        "told-succeeded": "succeeded",
+        "told-failed": "failed",
+        "told-stopped": "stopped",
+        "told-left": "failed",
+        "alone-succeeded": "succeeded",
+        "alone-failed": "failed",
+        "complete": "succeeded",
+        "completing": "succeeded",
+        "two-first-complete": "succeeded",
+        "rank-failed": "failed",
+    }
+    if facts.leader == "killed-refailed":  # its two pods say different things, and the first was right
+        return frozenset({"succeeded"})
+    words = (facts.jobs, facts.leader, facts.peer, facts.told, facts.peers, facts.keeper)
+    left = {"succeeded", "failed", "stopped"}.intersection(*({said[each]} for each in words if each in said))
+    ill = facts.leader == "bare-over" or facts.peer == "no-leader" or facts.jobs.endswith("policy")
+    return frozenset(left - {"succeeded"} if ill or facts.jobs == "two-first-failed" else left)
 
 
 def _keeper_goes_with(facts: Facts) -> bool:

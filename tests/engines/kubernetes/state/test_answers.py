@@ -1,0 +1,92 @@
+"""The table of what every judge says of how a run stands, and of what they contradict each other in.
+
+`golden/answers.txt` has a line for all cases of which they say the same; `golden/contradictions.txt` has those
+of which they do not, by cause. Both are written anew with ECHELON_WRITE_GOLDEN=1."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from tests.engines.kubernetes.state.answers import JUDGES, answers, at_one_moment
+from tests.engines.kubernetes.state.contradictions import CAUSES, cause_of, differs, rightly, status_is_wrong
+from tests.engines.kubernetes.state.evidence import NOW, all_cases, case_of
+from tests.engines.kubernetes.state.facts import Facts, all_facts
+
+GOLDEN = Path(__file__).parent / "golden"
+Told = Mapping[Facts, Mapping[str, str]]
+_SHOWN = 3
+
+
+@pytest.fixture(scope="module")
+def told() -> Iterator[Told]:
+    """What all judges say of every case."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_one_moment(patch, NOW)
+        yield {case.facts: answers(case) for case in all_cases()}
+
+
+@pytest.mark.slow
+def test_what_everybody_says_of_every_case(told: Told) -> None:
+    groups: dict[str, list[Facts]] = defaultdict(list)
+    for facts, said in told.items():
+        groups[" ".join(f"{judge}={said[judge]}" for judge in JUDGES)].append(facts)
+    lines = [f"# {len(told)} cases: what is said, of how many, and of which, for example"]
+    for group, cases in sorted(groups.items(), key=lambda each: (-len(each[1]), each[0])):
+        lines += [f"{len(cases)} {group}", *(f"    {facts}" for facts in cases[:_SHOWN])]
+    _check("answers.txt", lines)
+
+
+@pytest.mark.slow
+def test_status_tells_the_end_that_was_decided(told: Told) -> None:
+    """Of records that nobody has forged. It may not know yet."""
+    known = {facts: right for facts in told if (right := rightly(facts)) and facts.end in ("-", right)}
+    assert len(known) > 1000
+    wrong = {facts for facts, right in known.items() if told[facts]["status"] not in (right, "on")}
+    assert {str(facts) for facts in wrong if not status_is_wrong(facts)} == set()
+    assert len(wrong) > 0
+
+
+@pytest.mark.slow
+def test_who_contradicts_whom_and_why(told: Told) -> None:
+    found: dict[str, dict[str, list[Facts]]] = {each.name: defaultdict(list) for each in CAUSES}
+    for facts, said in told.items():
+        for judge in JUDGES:
+            if judge != "actions" and differs(judge, said):
+                cause = cause_of(facts, judge, said)
+                assert cause is not None, f"{judge} contradicts status, and nobody knows why: {facts}: {said}"
+                does = f" ({said['actions']})" if judge == "upkeep" else ""
+                found[cause.name][f"status={said['status']} {judge}={said[judge]}{does}"].append(facts)
+    lines = []
+    for cause in CAUSES:
+        pairs = found[cause.name]
+        for judge in cause.judges:
+            assert any(f" {judge}=" in pair for pair in pairs), f"{judge} is right by now: {cause.name}"
+        cases = {facts for each in pairs.values() for facts in each}
+        lines += [f"## {cause.name}: {len(cases)} cases", f"Right: {cause.right}"]
+        for pair, mine in sorted(pairs.items(), key=lambda each: (-len(each[1]), each[0])):
+            lines += [f"{len(mine)} {pair}", *(f"    {facts}" for facts in mine[:_SHOWN])]
+        lines.append("")
+    _check("contradictions.txt", lines)
+
+
+def test_whatever_contradicts_has_a_known_cause() -> None:
+    """A few cases of every kind; the others are looked at above."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_one_moment(patch, NOW)
+        for facts in list(all_facts())[::101]:
+            said = answers(case_of(facts))
+            for judge in JUDGES:
+                known = judge == "actions" or not differs(judge, said) or cause_of(facts, judge, said)
+                assert known, f"{judge} contradicts status: {facts}: {said}"
+
+
+def _check(name: str, lines: list[str]) -> None:
+    text = "\n".join(lines).rstrip() + "\n"
+    if os.environ.get("ECHELON_WRITE_GOLDEN"):
+        GOLDEN.mkdir(exist_ok=True)
+        (GOLDEN / name).write_text(text)
+    assert (GOLDEN / name).read_text() == text
