@@ -13,21 +13,21 @@ from typing import Any, Self, cast
 
 import pytest
 from testbed.kubectl import Object
-from tests.engines.kubernetes.state.evidence import REF, Case, agents_lines, keepers_objects
+from tests.engines.kubernetes.state.evidence import NOW, REF, Case, agents_lines, keepers_objects
 
 from echelon.engines.kubernetes import ending, names
 from echelon.engines.kubernetes.client.api import Api, Listing
 from echelon.engines.kubernetes.client.kinds import NotThere
 from echelon.engines.kubernetes.files.results.seen import see
-from echelon.engines.kubernetes.follow import ends, follow
-from echelon.engines.kubernetes.follow.borne_out import is_refuted
-from echelon.engines.kubernetes.follow.lingering import find_lingering
+from echelon.engines.kubernetes.follow import follow
+from echelon.engines.kubernetes.follow.evidence import STREAMED, confirm, evidence, find_over, hear_keeper
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.view import View, look
-from echelon.engines.kubernetes.state import history, outcome, workers
-from echelon.engines.kubernetes.suspended import begins_anew
-from echelon.engines.kubernetes.upkeep.decisions import RunView, decide
+from echelon.engines.kubernetes.state import history, workers
+from echelon.engines.kubernetes.state.standing import standing, waits_again
+from echelon.engines.kubernetes.upkeep.decisions import RunView
+from echelon.engines.kubernetes.upkeep.tend import choose
 from echelon.errors import EchelonError, StateTrouble, Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine
@@ -141,20 +141,21 @@ def wait_late(_case: Case, api: Api) -> str:
 def _waited(api: Api, *, led: bool) -> str:
     """What `follow_events` tells when nothing more comes."""
     view, leader = look(api, REF), history.LeaderEvents()
-    for pod in filter(workers.has_started, workers.leader_pods(view.pods)):
-        _hear(api, pod, leader, view)
-    leads = workers.has_leader(view.pods)
-    if (((led or leads) and not leads) or ends.is_said_over(view)) and not leader.over:
+    for pod in workers.leader_pods(view.pods):
+        leader.told = replace(leader.told, heard=False)
+        if workers.has_started(pod):
+            _hear(api, pod, leader, view)
+    led = led or follow.has_led(view)
+    if led and "peers" in standing(evidence(view, leader.told, STREAMED), NOW).lacks:
         for pod in view.pods:
             if workers.worker_of(pod) != 0 and workers.has_started(pod):
                 _hear(api, pod, leader, view)
     for _ in range(3):  # looks, between which the keeper is asked
-        now = ends.looked_again(api, REF, view, leader)
-        if now is not None and ends.waits_again(now, leader):
-            leader = history.LeaderEvents(leader.known)
-        elif now is not None and (end := ends.final_end(api, now, leader)) is not None:
-            return _outcome(end)
-        ends.hear_keeper(api, view, leader)
+        now = confirm(api, REF, view, leader)
+        if now is not None and now.end is not None:
+            return _outcome(now.end)
+        leader = leader if now is None else history.LeaderEvents(leader.known)
+        hear_keeper(api, view, leader)
     return GOES_ON
 
 
@@ -171,20 +172,17 @@ def logs(case: Case, api: Api) -> str:
     """Whether `logs -f` ends when nothing more comes."""
     view = look(api, REF)
     started = [pod for pod in view.pods if workers.has_started(pod)]
-    told = any(
-        b'"verdict"' in line for pod in started for line in agents_lines(case, pod["metadata"]["name"]) or ()
-    )
-    if told and begins_anew(view.stored, [*view.jobs, *view.waiting]):
-        told = False
-    if told or follow._is_abandoned(view):
+    leader = history.LeaderEvents()
+    for pod in started:
+        _hear(api, pod, leader, view)
+    if not waits_again(evidence(view, leader.told)) and (leader.told.verdict or follow._is_abandoned(view)):
         return OVER
-    now = ends.looked_again(api, REF, view, history.LeaderEvents())
-    over = now is not None and ends.end_of(now, history.LeaderEvents()) is not None
-    return OVER if over else GOES_ON
+    now = confirm(api, REF, view, history.LeaderEvents())
+    return OVER if now is not None and now.end is not None else GOES_ON
 
 
 def stop(_case: Case, api: Api) -> str:
-    return _outcome(ending._end_of(api, look(api, REF)))
+    return _outcome(follow.examine(api, look(api, REF)).end)
 
 
 def rm(_case: Case, api: Api) -> str:
@@ -204,24 +202,14 @@ def collecting(_case: Case, api: Api) -> str:
 
 
 def upkeep(_case: Case, api: Api) -> str:
-    """The end that a tender goes by."""
-    view = _tended(api)
-    return _outcome(outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting) or view.stored.end)
+    """The end that a tender goes by before it does anything."""
+    return _outcome(follow.examine(api, look(api, REF)).end)
 
 
-def actions(case: Case, api: Api) -> str:
+def actions(_case: Case, api: Api) -> str:
     """What a tender does."""
-    found = decide(RunView(objects=_tended(api)), case.now)
+    found = choose(api, RunView(objects=look(api, REF)))
     return ",".join(type(each).__name__ for each in found) or "-"
-
-
-def _tended(api: Api) -> View:
-    view, refuted = look(api, REF), False
-    try:
-        refuted = is_refuted(api, view)
-    except EchelonError:
-        pass
-    return replace(view, stored=replace(view.stored, end=None)) if refuted else view
 
 
 def top(case: Case, api: Api) -> str:
@@ -229,7 +217,7 @@ def top(case: Case, api: Api) -> str:
     found = [pod for pod in workers.leader_pods(case.pods) if pod["status"]["phase"] == "Running"]
     if not found:
         return "-"
-    return OVER if find_lingering(api, {REF.name: found[-1]}) else GOES_ON
+    return OVER if find_over(api, {REF.name: found[-1]}) else GOES_ON
 
 
 def _outcome(end: Event | None) -> str:

@@ -5,9 +5,10 @@ API server is away) and `holding` (workers that stay for their results): reporte
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
@@ -19,7 +20,7 @@ from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended, find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.evidence import STREAMED, confirm, evidence, hear_keeper
+from echelon.engines.kubernetes.follow.evidence import STREAMED, confirm, evidence, glance, hear_keeper
 from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper, keeping
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
@@ -32,13 +33,15 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, workers
 from echelon.engines.kubernetes.state.standing import (
     LAST_LINES,
+    Evidence,
     Source,
+    Standing,
     has_told,
     may_know,
     standing,
     told_end,
+    waits_again,
 )
-from echelon.engines.kubernetes.suspended import begins_anew
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine, Line, LogLine
@@ -61,9 +64,46 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     if of_pods:
         view = replace(view, stored=replace(view.stored, collected=None))
     yield from _opening(view)
+    known, keeper = yield from _hear(api, view, needed=of_pods and view.stored.end is not None)
+    found = standing(known, time.time())
+    if found.end is not None and view.stored.stop is None and found.end.outcome in _UNEXPLAINED:
+        view = replace(view, stored=views.read_record(api, ref))  # it may have been stopped while we looked
+        found = standing(replace(known, stored=view.stored), time.time())
+    if (end := told_end(found, view.stored)) is not None:
+        kept = keeper is not None and bool(keeper.kept)
+        end = replace(end, released=workers.released(view.pods))
+        yield history.with_results_gone(end, known.told, view.stored, view.pods, kept=kept)
+        return
+    stop = view.stored.stop
+    if stop is not None:
+        yield Event(kind="stopping", at=stop.at, reason=stop.reason)
+    elif keeps := _untended(view) or find_suspended(view.stored, view.jobs):
+        yield _waiting(keeps)
+    elif troubles := find_troubles(api, view.jobs, view.pods, restarts=view.stored.run.job.restarts > 0):
+        yield _waiting(troubles[0])
+
+
+def examine(api: Api, view: View) -> Standing:
+    """How a run stands, from all that can be read where its objects leave it open."""
+    found = glance(api, evidence(view))
+    hearing = _hear(api, view)
+    while found.lacks:
+        try:
+            next(hearing)
+        except StopIteration as heard:
+            return standing(heard.value[0], time.time())
+    return found
+
+
+def _hear(
+    api: Api, view: View, *, needed: bool = False
+) -> Generator[Event, None, tuple[Evidence, KeeperView | None]]:
+    """The events in the logs of a run's agents, and what is known from then on; `needed` if the leader's log
+    must be read.
+    """
     leader, asked = history.LeaderEvents(), set[Source]({"leader"})
     for pod in workers.leader_pods(view.pods):
-        lines = history.since_last_gap(_log_of(api, pod, needed=of_pods and view.stored.end is not None))
+        lines = history.since_last_gap(_log_of(api, pod, needed=needed))
         for line in lines:
             yield from _current(leader.read(line, view.pods), view)
         leader.told = replace(leader.told, heard=bool(lines))  # not by one that has just replaced another
@@ -77,23 +117,8 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
         told = keeper.told if "keeper" in found.lacks else ()
         yield from _current(chain.from_iterable(leader.read(each, view.pods) for each in told), view)
         yield from keeping(keeper, at=round(time.time(), 3))
-        asked.add("keeper")
-        found = standing(evidence(view, leader.told, asked), time.time())
-    if found.end is not None and view.stored.stop is None and found.end.outcome in _UNEXPLAINED:
-        view = replace(view, stored=views.read_record(api, ref))  # it may have been stopped while we looked
-        found = standing(evidence(view, leader.told, asked), time.time())
-    if (end := told_end(found, view.stored)) is not None:
-        kept = keeper is not None and bool(keeper.kept)
-        end = replace(end, released=workers.released(view.pods))
-        yield history.with_results_gone(end, leader.told, view.stored, view.pods, kept=kept)
-        return
-    stop = view.stored.stop
-    if stop is not None:
-        yield Event(kind="stopping", at=stop.at, reason=stop.reason)
-    elif keeps := _untended(view) or find_suspended(view.stored, view.jobs):
-        yield _waiting(keeps)
-    elif troubles := find_troubles(api, view.jobs, view.pods, restarts=view.stored.run.job.restarts > 0):
-        yield _waiting(troubles[0])
+    asked.add("keeper")
+    return evidence(view, leader.told, asked), keeper
 
 
 def _keeper(api: Api, stored: Stored) -> KeeperView | None:
@@ -134,6 +159,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
     reported: set[tuple[str, float]] = set()  # of the record's events
     quiet_since = began
     led = alone = False  # worker 0 has run; it does not run any more
+    heard: set[str] = set()  # pods whose logs have lines
     with (
         _mirror(api, ref, mirrors) as mirror,
         PodLines(api, mirror, lambda pod: alone or _is_leader(pod), events_only=True) as lines,
@@ -147,10 +173,12 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
         uid, between = _uid_of_record(api, ref, mirror), BetweenRead(api)
         while (view := _view(ref, mirror, uid, between)) is not None:  # None if it was removed meanwhile
             yield from _unreported(_opening(view), reported)
-            led = led or workers.has_leader(view.pods)
+            led = led or has_led(view)
+            leader.told = replace(leader.told, heard=_is_heard(view, heard))
             alone = led and "peers" in standing(evidence(view, leader.told, STREAMED), time.time()).lacks
-            for _pod, line in lines.take(_TICK, view.pods):
+            for pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
+                heard.add(pod["metadata"]["uid"])
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
                         if last_reason == "unreachable" or event.kind in _SET_BACK:
@@ -175,6 +203,21 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                 return
 
 
+def _is_heard(view: View, heard: Collection[str]) -> bool:
+    """Whether lines have come of worker 0's newest pod, and not only of one that it has replaced."""
+    return any(pod["metadata"]["uid"] in heard for pod in workers.leader_pods(view.pods)[-1:])
+
+
+def has_led(view: View) -> bool:
+    """Whether worker 0 has run: it runs, it was lost, it is gone and the others are not, or the record has
+    the run's end.
+    """
+    leaders = workers.leader_pods(view.pods)
+    if view.stored.end is not None or not leaders:
+        return view.stored.end is not None or any(map(workers.has_started, view.pods))
+    return any(workers.has_started(pod) or workers.was_replaced(pod) for pod in leaders)
+
+
 def follow_logs(
     api: Api,
     ref: RunRef,
@@ -185,7 +228,7 @@ def follow_logs(
     """What the ranks write, until the run is over and every line has come, or `left` is set. With `streamed`
     the lines are written to this machine's disk as they come, however slowly they are taken here.
     """
-    verdict, quiet_since = False, time.monotonic()
+    leader, quiet_since = history.LeaderEvents(), time.monotonic()
     left = left or threading.Event()
     with (
         closing(streamed) if streamed is not None else nullcontext(),
@@ -204,15 +247,15 @@ def follow_logs(
                 if isinstance(line, LogLine):
                     yield line
                 elif b'"verdict"' in line.payload:
-                    verdict = True
+                    collections.deque(leader.read(line, view.pods), maxlen=0)
             if not silent:
                 continue
             # A worker that is cut off may never send its last line: the wait for it is limited.
             if lines.reading and time.monotonic() - quiet_since < LAST_LINES:
                 continue
-            if verdict and begins_anew(view.stored, [*view.jobs, *view.waiting]):
-                verdict = False  # of workers that begin anew
-            elif verdict or _is_abandoned(view) or _is_all_read(api, ref, view, lines):
+            if waits_again(evidence(view, leader.told)):
+                leader = history.LeaderEvents(leader.known)  # workers begin anew
+            elif leader.told.verdict or _is_abandoned(view) or _is_all_read(api, ref, view, lines):
                 return
 
 

@@ -16,7 +16,7 @@ from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.record import Stored
-from echelon.engines.kubernetes.state.outcome import explain
+from echelon.engines.kubernetes.state.outcome import GONE, explain
 from echelon.engines.kubernetes.state.standing import Told
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
@@ -91,8 +91,8 @@ class LeaderEvents:
         """Learn from an event what matters of it at the end."""
         told, worker = self.told, event.worker
         if event.kind == "verdict":
-            known = told.verdict
-            if known is None or known.outcome != "succeeded":  # else that of a leader which replaced another
+            known = told.verdict  # that of a leader which replaced another one does not count
+            if known is None or (known.cause is not None and known.cause.kind in GONE):
                 told = replace(told, verdict=event)
         elif event.kind == "holding":
             told = replace(told, held=True, alone=told.alone if worker is None else told.alone | {worker})

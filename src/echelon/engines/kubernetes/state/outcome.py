@@ -43,13 +43,13 @@ from echelon.model.status import State
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
-_GONE = ("worker-left", "worker-lost")  # causes that are a worker's, not a rank's
+GONE = ("worker-left", "worker-lost")  # causes that are a worker's, not a rank's
 
 
 def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
-    """The newest verdict in the leader's termination messages; None without one that can be read. A run that
-    has succeeded stays so: a leader that was killed while it kept results is replaced, and the new one fails,
-    since no other worker comes any more.
+    """The verdict in the leader's termination message; None without one that can be read. The first one is
+    the run's: a leader that was killed while it kept results is replaced, and the new one fails, since no
+    other worker comes any more. Only after a worker was told to leave do all begin anew.
     """
     found = []
     for pod in leader_pods(pods):
@@ -57,8 +57,12 @@ def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
         verdict = agent_message(end) if end else {}
         if verdict.get("outcome") in get_args(Outcome):
             found.append(verdict)
-    succeeded = (each for each in found if each["outcome"] == "succeeded")
-    return next(succeeded, found[-1] if found else None)
+    return next((each for each in found if not _was_told_to_leave(each)), found[-1] if found else None)
+
+
+def _was_told_to_leave(verdict: Mapping[str, Any]) -> bool:
+    cause = verdict.get("cause")
+    return isinstance(cause, dict) and cause.get("kind") in GONE
 
 
 def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> Event | None:
@@ -112,7 +116,7 @@ def waits_again(stored: Stored, jobs: Iterable[Object], cause: RootCause | None)
     """Whether a run goes on though its leader has told its end: who suspends its Jobs, as Kueue does when it
     takes quota back, ends its workers so, and they begin anew when the Jobs go on.
     """
-    return cause is not None and cause.kind in _GONE and begins_anew(stored, jobs)
+    return cause is not None and cause.kind in GONE and begins_anew(stored, jobs)
 
 
 def _is_withdrawn(job: Object) -> bool:

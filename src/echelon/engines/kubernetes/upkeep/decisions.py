@@ -13,7 +13,7 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import whole, workers
-from echelon.engines.kubernetes.state.standing import Told, standing
+from echelon.engines.kubernetes.state.standing import Standing, standing
 from echelon.engines.kubernetes.suspended import all_suspended, any_suspended, is_suspended
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
@@ -43,12 +43,12 @@ _FORSAKEN = 3600.0  # seconds without a try, after which a queued run of another
 
 @frozen
 class RunView:
-    """What upkeep is decided on: the run's objects, what its leader told, what keeps it from running, and the
-    Jobs of all runs of its namespace, where they were looked at.
+    """What upkeep is decided on: the run's objects, how it stands, what keeps it from running, and the Jobs
+    of all runs of its namespace, where they were looked at.
     """
 
     objects: View
-    told: Told = Told()  # by its leader's log, if that was read
+    standing: Standing | None = None  # where more is known of it than its objects show
     troubles: Sequence[Trouble] = ()
     around: Sequence[Object] = ()
 
@@ -66,7 +66,7 @@ def decide(view: RunView, now: float) -> list[Action]:
         found.append(TieRecord())
     if stored.stop is not None and view.objects.waiting:
         found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
-    end = standing(evidence(view.objects, view.told), now).end
+    end = (view.standing or standing(evidence(view.objects), now)).end
     if end is None:
         stuck = (pod["metadata"] for pod in pods if workers.is_stuck(pod, now))
         found += [FreePod(pod=about["name"], uid=about.get("uid") or "") for about in stuck]

@@ -9,18 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from echelon.engines import machine
 from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.evidence import evidence, last_lines
+from echelon.engines.kubernetes.follow.evidence import evidence
+from echelon.engines.kubernetes.follow.follow import examine
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.queue import admitting, starting, workload
 from echelon.engines.kubernetes.record import Claim, Stored
-from echelon.engines.kubernetes.state import whole, workers
-from echelon.engines.kubernetes.state.standing import Told, standing
+from echelon.engines.kubernetes.state import whole
+from echelon.engines.kubernetes.state.standing import standing
 from echelon.engines.kubernetes.upkeep import decisions
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
@@ -82,6 +84,17 @@ def carry_out(api: Api, view: View, action: Action) -> None:
                 _look_after(api, run)
             case DropPayload():
                 objects.drop_payload(api, stored)
+
+
+def choose(api: Api, seen: RunView) -> list[Action]:
+    """What the run needs done to it now. Before anything is done, the logs are asked that its objects leave
+    it to: its workers may stay for their results, and any user may have written an end into its record.
+    """
+    now = time.time()
+    found = decide(seen, now)
+    if found and standing(evidence(seen.objects), now).lacks:
+        return decide(replace(seen, standing=examine(api, seen.objects)), now)
+    return found
 
 
 def _plan_of(stored: Stored) -> Plan | None:
@@ -150,23 +163,13 @@ class Tender:
             self.held = False
             return _PAUSE
         found = find_troubles(self._api, view.jobs, view.pods)
-        seen = RunView(objects=view, told=self._ask_leader(view), troubles=found, around=self._look_around())
-        for action in decide(seen, time.time()):
+        seen = RunView(objects=view, troubles=found, around=self._look_around())
+        for action in choose(self._api, seen):
             carry_out(self._api, view, action)
         if evicted := self._find_eviction(view):
             admitting.wait_again(self._api, view, evicted)
         self.queued = _is_queued(view.stored, view.jobs)
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
-
-    def _ask_leader(self, view: View) -> Told:
-        """What the leader says of an end that the record has: workers may stay for their results then, and
-        other users may have written it.
-        """
-        if view.stored.end is None or "leader" not in standing(evidence(view), time.time()).lacks:
-            return Told()
-        with suppress(EchelonError):  # a log that cannot be read tells nothing
-            return last_lines(self._api, workers.leader_pods(view.pods)[-1])
-        return Told()
 
     def _find_eviction(self, view: View) -> str:
         """Why Kueue does not let a run go on that it had admitted; "" if it does, or has no say in it."""
