@@ -1,14 +1,15 @@
 """What each of those who judge how a run stands says of a case, through its own functions over a cluster that
 consists of the case alone.
 
-`FOLLOWERS` wait until nothing more comes; that they do is not tried here, only what they conclude then."""
+Those who follow a run are asked what they conclude when nothing more comes."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self, cast
 
 import pytest
@@ -38,6 +39,9 @@ GOES_ON = "on"
 OVER = "over"  # of those who say no more
 
 
+Objects = list[Object]  # `OneRun` has a method of that name
+
+
 class OneRun:
     """An API server that has one run, and logs as the case has them. Nothing can be changed."""
 
@@ -46,6 +50,11 @@ class OneRun:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._keeper = keepers_objects(case.facts.keeper)
+
+    @cached_property
+    def view(self) -> View:
+        """The run, as whoever looks finds it."""
+        return look(cast("Api", self), REF)
 
     def find(self, kind: str, name: str, **_: Any) -> Object | None:
         return next((each for each in self._all(kind) if each["metadata"]["name"] == name), None)
@@ -59,7 +68,7 @@ class OneRun:
     def list(self, kind: str, *, selector: str = "", **_: Any) -> Listing:
         return Listing(items=self._selected(kind, selector), version="1")
 
-    def list_shapes(self, kind: str, _shape: Any, *, selector: str = "", fields: str = "") -> list[Object]:
+    def list_shapes(self, kind: str, _shape: Any, *, selector: str = "", fields: str = "") -> Objects:
         found = self._selected(kind, selector)
         alive = [each for each in found if each.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
         return alive if "status.phase" in fields else found
@@ -74,7 +83,7 @@ class OneRun:
             raise Unreachable("the kubelet does not respond", hint="")
         yield iter(lines if tail is None else lines[-tail:])
 
-    def _all(self, kind: str) -> list[Object]:
+    def _all(self, kind: str) -> Objects:
         case, keeper = self.case, [each for each in self._keeper if each["kind"] == kind]
         found: Mapping[str, Sequence[Object]] = {
             "ConfigMap": [case.record],
@@ -83,7 +92,7 @@ class OneRun:
         }
         return [*found.get(kind, ()), *keeper]
 
-    def _selected(self, kind: str, selector: str) -> list[Object]:
+    def _selected(self, kind: str, selector: str) -> Objects:
         wanted = names.KEEPER if f"={names.KEEPER}" in selector else names.WORKER
         mine = self._all(kind)
         if kind == "ConfigMap" or not selector:
@@ -107,8 +116,15 @@ class InTurn:
 def at_one_moment(patch: pytest.MonkeyPatch, now: float) -> None:
     """Let the clock stand still, and no run have a trouble beside its evidence."""
     patch.setattr("time.time", lambda: now)
+    patch.setattr("echelon.engines.kubernetes.follow.view.look", _look)
+    patch.setattr("echelon.engines.kubernetes.files.results.seen.look", _look)
     patch.setattr("concurrent.futures.ThreadPoolExecutor", InTurn)
     patch.setattr("echelon.engines.kubernetes.follow.follow.find_troubles", lambda *_, **__: [])
+
+
+def _look(api: Api, _ref: RunRef, **_: object) -> View:
+    """One look is enough, since nothing changes."""
+    return cast("OneRun", api).view
 
 
 # Each judge
@@ -140,11 +156,12 @@ def wait_late(_case: Case, api: Api) -> str:
 
 def _waited(api: Api, *, led: bool) -> str:
     """What `follow_events` tells when nothing more comes."""
-    view, leader = look(api, REF), history.LeaderEvents()
+    view, leader = _look(api, REF), history.LeaderEvents()
     for pod in filter(workers.has_started, workers.leader_pods(view.pods)):
         _hear(api, pod, leader, view)
     leads = workers.has_leader(view.pods)
-    if (((led or leads) and not leads) or ends.is_said_over(view)) and not leader.over:
+    alone = (led and not leads) or ends.is_said_over(view)
+    if alone and not leader.over:
         for pod in view.pods:
             if workers.worker_of(pod) != 0 and workers.has_started(pod):
                 _hear(api, pod, leader, view)
@@ -159,17 +176,15 @@ def _waited(api: Api, *, led: bool) -> str:
 
 
 def _hear(api: Api, pod: Object, leader: history.LeaderEvents, view: View) -> None:
-    try:
+    with suppress(EchelonError):  # it is tried again, and nothing comes
         for line in itertools.chain.from_iterable(read_pod(api, pod, events_only=True)):
             if isinstance(line, EventLine):
                 list(leader.read(line, view.pods))
-    except EchelonError:  # it is tried again, and nothing comes
-        pass
 
 
 def logs(case: Case, api: Api) -> str:
     """Whether `logs -f` ends when nothing more comes."""
-    view = look(api, REF)
+    view = _look(api, REF)
     started = [pod for pod in view.pods if workers.has_started(pod)]
     told = any(
         b'"verdict"' in line for pod in started for line in agents_lines(case, pod["metadata"]["name"]) or ()
@@ -184,12 +199,12 @@ def logs(case: Case, api: Api) -> str:
 
 
 def stop(_case: Case, api: Api) -> str:
-    return _outcome(ending._end_of(api, look(api, REF)))
+    return _outcome(ending._end_of(api, _look(api, REF)))
 
 
 def rm(_case: Case, api: Api) -> str:
     try:
-        ending._check_over(api, look(api, REF))
+        ending._check_over(api, _look(api, REF))
     except StateTrouble:
         return GOES_ON
     return OVER
@@ -216,11 +231,9 @@ def actions(case: Case, api: Api) -> str:
 
 
 def _tended(api: Api) -> View:
-    view, refuted = look(api, REF), False
-    try:
+    view, refuted = _look(api, REF), False
+    with suppress(EchelonError):
         refuted = is_refuted(api, view)
-    except EchelonError:
-        pass
     return replace(view, stored=replace(view.stored, end=None)) if refuted else view
 
 

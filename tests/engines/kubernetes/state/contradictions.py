@@ -107,7 +107,7 @@ CAUSES = (
     Cause(
         name="upkeep asks no log, and calls a run going on that its leader's log has ended",
         judges=("upkeep",),
-        holds=lambda facts, answers: answers["upkeep"] == "on",
+        holds=lambda _, answers: answers["upkeep"] == "on",
         right="`status`. Until somebody has written the end, upkeep ends the Jobs of a stopped run whose "
         "workers hold results (EndJobs), gives up and frees pods. It must ask before it acts.",
     ),
@@ -115,35 +115,35 @@ CAUSES = (
         name="upkeep goes by the end in the record, though nothing bears it out",
         judges=("upkeep",),
         holds=lambda facts, answers: answers["upkeep"] == facts.end and answers["status"] == "on",
-        right="`status`: the end is unproven, and what would prove it is the leader's log. Taking it for true "
-        "suspends all care: no pod is freed, no stop carried out, no gang rolled back.",
+        right="`status`: the end is unproven, and what would prove it is the leader's log. Taking it for "
+        "true suspends all care: no pod is freed, no stop carried out, no gang rolled back.",
     ),
     Cause(
         name="the leader left without a message, and its log has the end",
         judges=_BY_OBJECTS,
         holds=lambda facts, _: facts.leader.startswith("bare") and facts.told != "-",
-        right="`status`: the log of a leader that has ended without a verdict decides. Upkeep writes `failed` "
-        "into the record of a run that was stopped.",
+        right="`status`: the log of a leader that has ended without a verdict decides. Upkeep writes "
+        "`failed` into the record of a run that was stopped.",
     ),
     Cause(
         name="the keeper knows the end, and is not asked",
         judges=("ps", "wait", "late", "logs", "stop", "rm", "upkeep"),
         holds=lambda facts, _: facts.keeper.startswith("told"),
         right="`status`: where no leader can tell, the keeper decides before the objects do. `wait` hears it "
-        "only of a run whose record has an end, `ps` only if the objects show one, `stop`, `rm` and upkeep never "
-        "if a Job has failed.",
+        "only of a run whose record has an end, `ps` only if the objects show one, `stop` and `rm` only if "
+        "they show none, upkeep never.",
     ),
     Cause(
         name="another worker knows the end, and is not asked",
         judges=("ps", "wait", "late", "stop", "upkeep"),
         holds=lambda facts, _: facts.peers.startswith("alone"),
         right="`status`: a worker that holds its results alone has the verdict in its log. Who follows a run "
-        "reads it only if it saw the leader leave, or the record has an end; `ps` never; upkeep writes `lost`.",
+        "reads it only if it saw the leader leave, or the record has an end; `ps` and upkeep never.",
     ),
     Cause(
         name="logs -f ends with any worker's verdict",
         judges=("logs",),
-        holds=lambda facts, answers: answers["logs"] == "over",
+        holds=lambda _, answers: answers["logs"] == "over",
         right="Both: the leader's last line is missing, so that the run is not over; that nothing more is "
         "expected after 20 s of silence is a matter of lines, not of the run's end.",
     ),
@@ -159,8 +159,8 @@ CAUSES = (
         holds=lambda facts, answers: (
             _log_ends(facts) and not _gives_end(facts, answers) and answers["ps"] != "on"
         ),
-        right="`status`: a leader that runs is asked before its Job is believed, and a stop without Jobs ends a "
-        "run only if no pod of it is at work.",
+        right="`status`: a leader that runs is asked before its Job is believed, and a stop without Jobs "
+        "ends a run only if no pod of it is at work.",
     ),
     Cause(
         name="ps asks no leader whose pod is being deleted",
@@ -182,8 +182,8 @@ CAUSES = (
             and facts.leader.startswith(("over", "killed", "bare"))
             and facts.peer not in ("running", "replaced", "pending", "leaving", "cut-off")
         ),
-        right="`status`: the verdict in a termination message is worth more than the record. The price is the "
-        "pods of ended runs in one list; with their Jobs complete or failed as the record says, none is needed.",
+        right="`status`: the verdict in a termination message is worth more than the record. The price is "
+        "a list of the pods of runs whose Jobs do not say the same as their records.",
     ),
     Cause(
         name="ps goes by the end in the record where the leader cannot be asked or may not know",

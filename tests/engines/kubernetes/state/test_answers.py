@@ -1,7 +1,7 @@
 """The table of what every judge says of how a run stands, and of what they contradict each other in.
 
-`golden/answers.txt` has a line for all cases of which they say the same; `golden/contradictions.txt` has those
-of which they do not, by cause. Both are written anew with ECHELON_WRITE_GOLDEN=1."""
+`golden/answers.txt` has a line for all cases of which the same is said, `golden/contradictions.txt` those of
+which judges say different things, by cause. Both are written anew with ECHELON_WRITE_GOLDEN=1."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from tests.engines.kubernetes.state.answers import JUDGES, answers, at_one_moment
+from tests.conftest import PATIENCE
+from tests.engines.kubernetes.hostile import Log, Silence
+from tests.engines.kubernetes.state.answers import GOES_ON, JUDGES, OneRun, answers, at_one_moment
 from tests.engines.kubernetes.state.contradictions import CAUSES, cause_of, differs, rightly, status_is_wrong
-from tests.engines.kubernetes.state.evidence import NOW, all_cases, case_of
+from tests.engines.kubernetes.state.evidence import NOW, REF, all_cases, case_of
 from tests.engines.kubernetes.state.facts import Facts, all_facts
+
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.follow.follow import follow_events
+from echelon.engines.kubernetes.follow.mirror import Mirrors
 
 GOLDEN = Path(__file__).parent / "golden"
 Told = Mapping[Facts, Mapping[str, str]]
@@ -90,3 +97,41 @@ def _check(name: str, lines: list[str]) -> None:
         GOLDEN.mkdir(exist_ok=True)
         (GOLDEN / name).write_text(text)
     assert (GOLDEN / name).read_text() == text
+
+
+# What `wait` says is concluded as `follow_events` does; here is that it does so.
+
+FOLLOWED = {
+    "started/-/-/- + running + over-failed,done": "failed",
+    "started/-/-/- + running + running,running + logs told-succeeded,-": "succeeded",
+    "started/-/-/- + failed-policy + none,no-leader": "failed",
+    "started/-/succeeded/- + running + none,running + logs -,alone-failed": "failed",
+    "started/-/succeeded/- + running + none,running + keeper told-failed": "failed",
+    "started/-/-/- + running + none,running + logs -,alone-failed": GOES_ON,  # nobody asks the worker
+    "started/-/-/- + running + none,running + keeper told-failed": GOES_ON,  # nor the keeper
+}
+
+
+class Watched(OneRun):
+    """The same, followed: nothing ever changes, and a log that is read to its end stays so."""
+
+    def watch(self, *_: Any, **__: Any) -> Silence:
+        return Silence()
+
+    def logs(self, pod: str, **_: Any) -> Log:  # type: ignore[override]
+        with super().logs(pod) as lines:
+            return Log(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_follower_concludes_what_the_table_says(name: str) -> None:
+    (facts,) = (each for each in all_facts() if str(each) == name)
+    case = case_of(facts)
+    patience = 6.0 if FOLLOWED[name] == GOES_ON else PATIENCE
+    with pytest.MonkeyPatch.context() as patch:
+        at_one_moment(patch, NOW)
+        assert answers(case)["late"] == FOLLOWED[name]
+        events = follow_events(cast("Api", Watched(case)), REF, patience, Mirrors())
+        end = next((each for each in events if each.kind == "finished"), None)
+    assert (end.outcome if end is not None else GOES_ON) == FOLLOWED[name]
