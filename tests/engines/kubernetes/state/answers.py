@@ -51,10 +51,26 @@ class OneRun:
         self.case = case
         self._keeper = keepers_objects(case.facts.keeper)
 
+    @property
+    def api(self) -> Api:
+        return cast("Api", self)
+
     @cached_property
     def view(self) -> View:
         """The run, as whoever looks finds it."""
-        return look(cast("Api", self), REF)
+        return look(self.api, REF)
+
+    @cached_property
+    def status(self) -> Status:
+        return fold(opening_status(self.view.stored.run), follow.read_events(self.api, REF))
+
+    @cached_property
+    def tended(self) -> View:
+        """The run, as its tender takes it."""
+        refuted = False
+        with suppress(EchelonError):
+            refuted = is_refuted(self.api, self.view)
+        return replace(self.view, stored=replace(self.view.stored, end=None)) if refuted else self.view
 
     def find(self, kind: str, name: str, **_: Any) -> Object | None:
         return next((each for each in self._all(kind) if each["metadata"]["name"] == name), None)
@@ -130,126 +146,118 @@ def _look(api: Api, _ref: RunRef, **_: object) -> View:
 # Each judge
 
 
-def ps(case: Case, api: Api) -> str:
-    (row,) = list_runs(api, lambda _name: REF, lambda ref: _status(case, api, ref))
+def ps(run: OneRun) -> str:
+    """Over, or not, as a list of runs has it."""
+    (row,) = list_runs(run.api, lambda _name: REF, lambda _ref: run.status)
     return row.state if row.state in FINAL else GOES_ON
 
 
-def status(case: Case, api: Api) -> str:
-    found = _status(case, api, REF)
-    return found.state if found.state in FINAL else GOES_ON
+def status(run: OneRun) -> str:
+    """As who looks at the run alone has it."""
+    return run.status.state if run.status.state in FINAL else GOES_ON
 
 
-def _status(case: Case, api: Api, ref: RunRef) -> Status:
-    return fold(opening_status(case.stored.run), follow.read_events(api, ref))
-
-
-def wait(_case: Case, api: Api) -> str:
+def wait(run: OneRun) -> str:
     """Of one who follows the run since it began."""
-    return _waited(api, led=True)
+    return _waited(run, led=True)
 
 
-def wait_late(_case: Case, api: Api) -> str:
+def wait_late(run: OneRun) -> str:
     """Of one who comes now."""
-    return _waited(api, led=False)
+    return _waited(run, led=False)
 
 
-def _waited(api: Api, *, led: bool) -> str:
+def _waited(run: OneRun, *, led: bool) -> str:
     """What `follow_events` tells when nothing more comes."""
-    view, leader = _look(api, REF), history.LeaderEvents()
+    view, leader = run.view, history.LeaderEvents()
     for pod in filter(workers.has_started, workers.leader_pods(view.pods)):
-        _hear(api, pod, leader, view)
-    leads = workers.has_leader(view.pods)
-    alone = (led and not leads) or ends.is_said_over(view)
+        _hear(run, pod, leader)
+    alone = (led and not workers.has_leader(view.pods)) or ends.is_said_over(view)
     if alone and not leader.over:
         for pod in view.pods:
             if workers.worker_of(pod) != 0 and workers.has_started(pod):
-                _hear(api, pod, leader, view)
+                _hear(run, pod, leader)
     for _ in range(3):  # looks, between which the keeper is asked
-        now = ends.looked_again(api, REF, view, leader)
+        now = ends.looked_again(run.api, REF, view, leader)
         if now is not None and ends.waits_again(now, leader):
             leader = history.LeaderEvents(leader.known)
-        elif now is not None and (end := ends.final_end(api, now, leader)) is not None:
+        elif now is not None and (end := ends.final_end(run.api, now, leader)) is not None:
             return _outcome(end)
-        ends.hear_keeper(api, view, leader)
+        ends.hear_keeper(run.api, view, leader)
     return GOES_ON
 
 
-def _hear(api: Api, pod: Object, leader: history.LeaderEvents, view: View) -> None:
+def _hear(run: OneRun, pod: Object, leader: history.LeaderEvents) -> None:
     with suppress(EchelonError):  # it is tried again, and nothing comes
-        for line in itertools.chain.from_iterable(read_pod(api, pod, events_only=True)):
+        for line in itertools.chain.from_iterable(read_pod(run.api, pod, events_only=True)):
             if isinstance(line, EventLine):
-                list(leader.read(line, view.pods))
+                list(leader.read(line, run.view.pods))
 
 
-def logs(case: Case, api: Api) -> str:
+def logs(run: OneRun) -> str:
     """Whether `logs -f` ends when nothing more comes."""
-    view = _look(api, REF)
-    started = [pod for pod in view.pods if workers.has_started(pod)]
-    told = any(
-        b'"verdict"' in line for pod in started for line in agents_lines(case, pod["metadata"]["name"]) or ()
-    )
+    view = run.view
+    started = [pod["metadata"]["name"] for pod in view.pods if workers.has_started(pod)]
+    lines = itertools.chain.from_iterable(agents_lines(run.case, pod) or () for pod in started)
+    told = any(b'"verdict"' in line for line in lines)
     if told and begins_anew(view.stored, [*view.jobs, *view.waiting]):
         told = False
     if told or follow._is_abandoned(view):
         return OVER
-    now = ends.looked_again(api, REF, view, history.LeaderEvents())
+    now = ends.looked_again(run.api, REF, view, history.LeaderEvents())
     over = now is not None and ends.end_of(now, history.LeaderEvents()) is not None
     return OVER if over else GOES_ON
 
 
-def stop(_case: Case, api: Api) -> str:
-    return _outcome(ending._end_of(api, _look(api, REF)))
+def stop(run: OneRun) -> str:
+    """Whether there is nothing to stop any more."""
+    return _outcome(ending._end_of(run.api, run.view))
 
 
-def rm(_case: Case, api: Api) -> str:
+def rm(run: OneRun) -> str:
+    """Whether the run may be removed."""
     try:
-        ending._check_over(api, _look(api, REF))
+        ending._check_over(run.api, run.view)
     except StateTrouble:
         return GOES_ON
     return OVER
 
 
-def collecting(_case: Case, api: Api) -> str:
+def collecting(run: OneRun) -> str:
+    """The end with which results are fetched."""
     try:
-        events = see(api, REF).events
+        events = see(run.api, REF).events
     except Unreachable:
         return "unreachable"
     return _outcome(next((event for event in events if event.kind == "finished"), None))
 
 
-def upkeep(_case: Case, api: Api) -> str:
+def upkeep(run: OneRun) -> str:
     """The end that a tender goes by."""
-    view = _tended(api)
+    view = run.tended
     return _outcome(outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting) or view.stored.end)
 
 
-def actions(case: Case, api: Api) -> str:
+def actions(run: OneRun) -> str:
     """What a tender does."""
-    found = decide(RunView(objects=_tended(api)), case.now)
+    found = decide(RunView(objects=run.tended), run.case.now)
     return ",".join(type(each).__name__ for each in found) or "-"
 
 
-def _tended(api: Api) -> View:
-    view, refuted = _look(api, REF), False
-    with suppress(EchelonError):
-        refuted = is_refuted(api, view)
-    return replace(view, stored=replace(view.stored, end=None)) if refuted else view
-
-
-def top(case: Case, api: Api) -> str:
+def top(run: OneRun) -> str:
     """Whether the GPUs are shown as held without work; "-" where no leader runs."""
-    found = [pod for pod in workers.leader_pods(case.pods) if pod["status"]["phase"] == "Running"]
+    leaders = workers.leader_pods(run.case.pods)
+    found = [pod for pod in leaders if pod["status"]["phase"] == "Running"]
     if not found:
         return "-"
-    return OVER if find_lingering(api, {REF.name: found[-1]}) else GOES_ON
+    return OVER if find_lingering(run.api, {REF.name: found[-1]}) else GOES_ON
 
 
 def _outcome(end: Event | None) -> str:
     return str(end.outcome) if end is not None else GOES_ON
 
 
-JUDGES: Mapping[str, Callable[[Case, Api], str]] = {
+JUDGES: Mapping[str, Callable[[OneRun], str]] = {
     "ps": ps,
     "status": status,
     "wait": wait,
@@ -266,5 +274,5 @@ JUDGES: Mapping[str, Callable[[Case, Api], str]] = {
 
 def answers(case: Case) -> dict[str, str]:
     """What each of them says."""
-    api = cast("Api", OneRun(case))
-    return {name: judge(case, api) for name, judge in JUDGES.items()}
+    run = OneRun(case)
+    return {name: judge(run) for name, judge in JUDGES.items()}

@@ -9,7 +9,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE
@@ -19,7 +19,6 @@ from tests.engines.kubernetes.state.contradictions import CAUSES, cause_of, diff
 from tests.engines.kubernetes.state.evidence import NOW, REF, all_cases, case_of
 from tests.engines.kubernetes.state.facts import Facts, all_facts
 
-from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.follow.follow import follow_events
 from echelon.engines.kubernetes.follow.mirror import Mirrors
 
@@ -132,6 +131,6 @@ def test_a_follower_concludes_what_the_table_says(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         at_one_moment(patch, NOW)
         assert answers(case)["late"] == FOLLOWED[name]
-        events = follow_events(cast("Api", Watched(case)), REF, patience, Mirrors())
+        events = follow_events(Watched(case).api, REF, patience, Mirrors())
         end = next((each for each in events if each.kind == "finished"), None)
     assert (end.outcome if end is not None else GOES_ON) == FOLLOWED[name]
