@@ -220,6 +220,24 @@ _BESIDE = {  # states of the other worker that go with the leader's
     "cut-off": ("none", "running", "done", "no-leader", "cut-off", "oom"),
     "cut-off-deleted": ("none", "running", "no-leader", "oom"),
 }
+_BY_JOB = {  # states of the other worker that go with its Job's
+    "none": ("none", "running", "done", "leaving", "no-leader"),
+    "suspended": ("none", "leaving", "done", "left-for-good"),
+    "withdrawn": ("none", "leaving", "done", "left-for-good"),
+    "complete": ("none", "done"),
+    "completing": ("done",),
+    "failed-policy": tuple(each for each in PEERS if each not in ("pending", "running", "replaced")),
+    "failing-policy": tuple(each for each in PEERS if each not in ("pending", "replaced")),
+    "failed-indexes": ("none", "done", "oom", "leaving", "left-for-good"),
+    "failed-deadline": ("none", "done", "oom", "leaving", "left-for-good"),
+    "failing-deadline": ("none", "running", "leaving"),
+    "deleted": ("none", "running", "done", "leaving", "no-leader"),
+    "two-running": ("none", "pending", "running", "no-leader"),
+    "two-first-failed": ("none", "pending", "running", "done"),
+    "two-first-complete": ("none", "pending", "running", "done"),
+    "two-one-missing": ("none",),
+    "two-one-suspended": ("none",),
+}
 _RECORDS = (  # stop, end, and whether results are fetched. Whoever may write records can make any of them
     ("-", "-", "-"),
     ("-", "succeeded", "-"),
@@ -286,34 +304,12 @@ def _goes_with_phase(facts: Facts) -> bool:
 
 
 def _peer_goes_with_job(facts: Facts) -> bool:
-    """Whether the other worker is as its Job says."""
+    """Whether the other worker is as its Job says; one that failed by its policy has a pod that shows why."""
     shows = facts.leader in ("none", "over-failed", "over-stopped", "bare-over", "killed-refailed")
-    match facts.jobs:
-        case "two-one-missing" | "two-one-suspended":
-            return facts.peer == "none"
-        case "suspended" | "withdrawn":
-            return facts.peer in ("none", "leaving", "done", "left-for-good")
-        case "complete":
-            return facts.peer in ("none", "done")
-        case "completing":
-            return facts.peer == "done"
-        case "failed-policy":
-            may = ("none", "done", "rank-failed", "no-leader", "left-for-good", "oom", "leaving", "cut-off")
-            return facts.peer in may and (shows or facts.peer == "no-leader")
-        case "failing-policy":
-            return facts.peer not in ("pending", "replaced") and (shows or facts.peer == "no-leader")
-        case "failed-indexes" | "failed-deadline":
-            return facts.peer in ("none", "done", "oom", "leaving", "left-for-good")
-        case "none" | "deleted":
-            return facts.peer in ("none", "running", "done", "leaving", "no-leader")
-        case "failing-deadline":
-            return facts.peer in ("none", "running", "leaving")
-        case "two-running":
-            return facts.peer in ("none", "pending", "running", "no-leader")
-        case "two-first-failed" | "two-first-complete":
-            return facts.peer in ("none", "pending", "running", "done")
-        case _:
-            return True
+    by_policy = facts.jobs in ("failed-policy", "failing-policy")
+    return facts.peer in _BY_JOB.get(facts.jobs, PEERS) and (
+        not by_policy or shows or facts.peer == "no-leader"
+    )
 
 
 def _peer_tells(facts: Facts) -> bool:

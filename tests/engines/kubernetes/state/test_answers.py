@@ -1,7 +1,7 @@
 """The table of what every judge says of how a run stands, and of what they contradict each other in.
 
-`golden/answers.txt` has a line for all cases of which they say the same; `golden/contradictions.txt` has those
-of which they do not, by cause. Both are written anew with ECHELON_WRITE_GOLDEN=1."""
+`golden/answers.txt` has a line for all cases of which the same is said, written anew with
+ECHELON_WRITE_GOLDEN=1; `contradictions.py` has the reasons for which judges may say different things."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.engines.kubernetes.state.answers import JUDGES, answers, at_one_moment
+from tests.conftest import PATIENCE
+from tests.engines.kubernetes.hostile import Log, Silence
+from tests.engines.kubernetes.state.answers import GOES_ON, JUDGES, OneRun, answers, at_one_moment
 from tests.engines.kubernetes.state.contradictions import CAUSES, cause_of, differs, rightly, status_is_wrong
-from tests.engines.kubernetes.state.evidence import NOW, all_cases, case_of
+from tests.engines.kubernetes.state.evidence import NOW, REF, all_cases, case_of
 from tests.engines.kubernetes.state.facts import Facts, all_facts
+
+from echelon.engines.kubernetes.follow.follow import follow_events
+from echelon.engines.kubernetes.follow.mirror import Mirrors
 
 GOLDEN = Path(__file__).parent / "golden"
 Told = Mapping[Facts, Mapping[str, str]]
@@ -51,26 +57,15 @@ def test_status_tells_the_end_that_was_decided(told: Told) -> None:
 
 
 @pytest.mark.slow
-def test_who_contradicts_whom_and_why(told: Told) -> None:
-    found: dict[str, dict[str, list[Facts]]] = {each.name: defaultdict(list) for each in CAUSES}
+def test_all_say_the_same_but_for_known_causes(told: Told) -> None:
+    needed = set()
     for facts, said in told.items():
         for judge in JUDGES:
             if judge != "actions" and differs(judge, said):
                 cause = cause_of(facts, judge, said)
                 assert cause is not None, f"{judge} contradicts status, and nobody knows why: {facts}: {said}"
-                does = f" ({said['actions']})" if judge == "upkeep" else ""
-                found[cause.name][f"status={said['status']} {judge}={said[judge]}{does}"].append(facts)
-    lines = []
-    for cause in CAUSES:
-        pairs = found[cause.name]
-        for judge in cause.judges:
-            assert any(f" {judge}=" in pair for pair in pairs), f"{judge} is right by now: {cause.name}"
-        cases = {facts for each in pairs.values() for facts in each}
-        lines += [f"## {cause.name}: {len(cases)} cases", f"Right: {cause.right}"]
-        for pair, mine in sorted(pairs.items(), key=lambda each: (-len(each[1]), each[0])):
-            lines += [f"{len(mine)} {pair}", *(f"    {facts}" for facts in mine[:_SHOWN])]
-        lines.append("")
-    _check("contradictions.txt", lines)
+                needed.add((cause.name, judge))
+    assert needed == {(each.name, judge) for each in CAUSES for judge in each.judges}
 
 
 def test_whatever_contradicts_has_a_known_cause() -> None:
@@ -90,3 +85,41 @@ def _check(name: str, lines: list[str]) -> None:
         GOLDEN.mkdir(exist_ok=True)
         (GOLDEN / name).write_text(text)
     assert (GOLDEN / name).read_text() == text
+
+
+# What `wait` says is concluded as `follow_events` does; here is that it does so.
+
+FOLLOWED = {
+    "started/-/-/- + running + over-failed,done": "failed",
+    "started/-/-/- + running + running,running + logs told-succeeded,-": "succeeded",
+    "started/-/-/- + failed-policy + none,no-leader": "failed",
+    "started/-/succeeded/- + running + none,running + logs -,alone-failed": "failed",
+    "started/-/succeeded/- + running + none,running + keeper told-failed": "failed",
+    "started/-/-/- + running + none,running + logs -,alone-failed": "failed",
+    "started/-/-/- + running + none,running + keeper told-failed": "failed",
+}
+
+
+class Watched(OneRun):
+    """The same, followed: nothing ever changes, and a log that is read to its end stays so."""
+
+    def watch(self, *_: Any, **__: Any) -> Silence:
+        return Silence()
+
+    def logs(self, pod: str, **_: Any) -> Log:  # type: ignore[override]
+        with super().logs(pod) as lines:
+            return Log(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_follower_concludes_what_the_table_says(name: str) -> None:
+    (facts,) = (each for each in all_facts() if str(each) == name)
+    case = case_of(facts)
+    patience = 6.0 if FOLLOWED[name] == GOES_ON else PATIENCE
+    with pytest.MonkeyPatch.context() as patch:
+        at_one_moment(patch, NOW)
+        assert answers(case)["late"] == FOLLOWED[name]
+        events = follow_events(Watched(case).api, REF, patience, Mirrors())
+        end = next((each for each in events if each.kind == "finished"), None)
+    assert (end.outcome if end is not None else GOES_ON) == FOLLOWED[name]

@@ -33,7 +33,7 @@ def looks(case: Case) -> Iterator[tuple[str, Evidence]]:
         lines = [parse_line(each, 0) for each in case.leader_lines]
         over = any(is_last_line(each, 0) for each in lines[-3:])
         yield "last lines", replace(known, told=Told(heard=bool(lines), over=over))
-    leader, asked = LeaderEvents(), set[Source]()
+    leader, asked, first = LeaderEvents(), set[Source](), False
     sources: list[tuple[Source, int, Sequence[bytes] | None]] = [
         ("leader", 0, case.leader_lines),
         ("peers", 1, case.peer_lines),
@@ -81,6 +81,7 @@ def test_more_evidence_changes_nothing_that_lacks_nothing(every: int) -> None:
     wrong = []
     for case in filter(agree, islice(all_cases(), 0, None, every)):
         settled: tuple[str, Standing] | None = None
+        found = standing(Evidence(stored=case.stored), case.now)
         for step, known in looks(case):
             found = standing(known, case.now)
             if settled is not None and gist(found) != gist(settled[1]):
