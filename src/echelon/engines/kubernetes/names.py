@@ -10,11 +10,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from echelon.model.pods.pod import SIDECAR, PodOptions
+from echelon.model.job import Job
+from echelon.model.pods.pod import SIDECAR
+from echelon.model.program import Parent
 from echelon.model.world import World, worker_count
 
 # Labels, on everything that belongs to a run and on its pods.
 RUN = "echelon.dev/run"
+PARENT = "echelon.dev/parent"  # of a step's run alone: the run that it is a part of
 ROLE = "echelon.dev/role"
 OWNER = "echelon.dev/owner"  # a label that can be selected by, and an annotation with the name in full
 COMPONENT = "app.kubernetes.io/component"
@@ -137,10 +140,11 @@ TERMINATION = "/dev/termination-log"
 _LABEL_LENGTH = 63
 
 
-def labels_of(run: str, owner: str, component: str) -> dict[str, str]:
-    """The labels of an object that belongs to a run."""
+def labels_of(run: str, owner: str, component: str, parent: Parent | None = None) -> dict[str, str]:
+    """The labels of an object that belongs to a run; of a step's, one more names the run that it is a part of."""
     return {
         RUN: run,
+        **({} if parent is None else {PARENT: parent.run}),
         OWNER: owner_slug(owner),
         "app.kubernetes.io/name": "echelon",
         "app.kubernetes.io/instance": run,
@@ -149,12 +153,12 @@ def labels_of(run: str, owner: str, component: str) -> dict[str, str]:
     }
 
 
-def metadata(run: str, owner: str, name: str, component: str, options: PodOptions) -> dict[str, Any]:
-    """The metadata of an object that belongs to a run."""
+def metadata(run: str, owner: str, name: str, component: str, job: Job) -> dict[str, Any]:
+    """The metadata of an object that belongs to a run of this job."""
     return {
         "name": name,
-        "labels": {**options.labels, **labels_of(run, owner, component)},
-        "annotations": {**options.annotations, OWNER: owner},
+        "labels": {**job.pod.labels, **labels_of(run, owner, component, job.parent)},
+        "annotations": {**job.pod.annotations, OWNER: owner},
     }
 
 
