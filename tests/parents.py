@@ -106,5 +106,5 @@ def put_there(monkeypatch: pytest.MonkeyPatch, cluster: Engine, places: Sequence
     def choose(place: str | None = None, **more: Any) -> Engine:
         return cluster if place in (CLUSTER, "memory") else choose_engine(place, **more)
 
-    for module in ("finding", "steps", "children", "api", *places):
+    for module in ("finding", "steps", "observation.step_runs", "children", "api", *places):
         monkeypatch.setattr(f"echelon.{module}.choose_engine", choose)

@@ -20,7 +20,8 @@ from echelon.children import (
 )
 from echelon.engines.local.engine import LocalEngine
 from echelon.model.program import Step
-from echelon.model.status import RunSummary, State
+from echelon.model.state import State
+from echelon.model.status import RunSummary
 from tests.parents import IN_CLUSTER, NOTEBOOK, Cluster, end, parent, put_there, step_run
 
 

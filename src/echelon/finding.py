@@ -22,9 +22,9 @@ from echelon.model.run import Record, RunRef, parse_uri
 from echelon.model.status import Status
 from echelon.model.step_names import cut_names, run_name
 from echelon.observation.standing import read_standing
+from echelon.observation.step_runs import StepRuns
 from echelon.preparation.sources import Target, find_surroundings, where_to_look
 from echelon.state_home import state_home
-from echelon.steps import runs_of_steps
 
 Found = tuple[RunRef, Engine]
 T = TypeVar("T")
@@ -192,7 +192,7 @@ def _step_of(ref: RunRef, engine: Engine, wanted: str, *, keep_stdin: bool) -> F
     step = next((each for each in status.steps if each.name in (wanted, wanted.replace("-", "_"))), None)
     if step is None:
         raise UnknownRun(f"run {ref.name!r} has no step {wanted!r}", hint=_steps_there_are(status))
-    for at, _ in runs_of_steps(engine, record, [step]).values():
+    for at, _ in StepRuns(engine, record).of([step]).values():
         with suppress(UnknownRun):
             return _read(str(at), Target(), keep_stdin=keep_stdin)
     raise UnknownRun(

@@ -12,23 +12,10 @@ from echelon.agent.gang.verdict import LOST_EXIT_CODE
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.output.progress import Progress, at_end, words
-from echelon.model.program import OVER, Step, StepState
+from echelon.model.program import OVER, Step
+from echelon.model.state import State, StepState
 from echelon.values import frozen
 
-State = Literal[
-    "recorded",
-    "queued",
-    "starting",
-    "running",
-    "restarting",
-    "stopping",
-    "succeeded",
-    "failed",
-    "stopped",
-    "timed-out",
-    "lost",
-    "damaged",  # what was written down of it cannot be read; nothing else is known
-]
 WorkerState = Literal["waiting", "starting", "running", "done", "failed", "stopped", "lost"]
 _BESIDE = (
     "note",

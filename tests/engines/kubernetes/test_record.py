@@ -76,7 +76,9 @@ def test_every_change_is_read_back() -> None:
 
 
 def test_the_record_of_a_run_that_takes_the_place_of_a_step_names_no_parent() -> None:
-    step = record.new(replace(RECORD, job=replace(RECORD.job, parent=Parent(run="t-1", step="load"))), SHIPPED)
+    step = record.new(
+        replace(RECORD, job=replace(RECORD.job, parent=Parent(run="t-1", step="load"))), SHIPPED
+    )
     assert step["metadata"]["labels"][names.PARENT] == "t-1"
     step["metadata"]["resourceVersion"] = "3"
     made = record.new(RECORD, SHIPPED)

@@ -141,7 +141,7 @@ _LABEL_LENGTH = 63
 
 
 def labels_of(run: str, owner: str, component: str, parent: Parent | None = None) -> dict[str, str]:
-    """The labels of an object that belongs to a run; of a step's, one more names the run that it is a part of."""
+    """The labels of an object that belongs to a run; one more names the run that this is a part of."""
     return {
         RUN: run,
         **({} if parent is None else {PARENT: parent.run}),

@@ -40,7 +40,8 @@ from echelon.engines.kubernetes.suspended import any_suspended, begins_anew, why
 from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.run import opening_status, summarise
-from echelon.model.status import RunSummary, State, apply
+from echelon.model.state import State
+from echelon.model.status import RunSummary, apply
 from echelon.model.world import gpu_count, worker_count
 
 if TYPE_CHECKING:
