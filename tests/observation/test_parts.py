@@ -13,7 +13,7 @@ from tests.observation.pipelines import Pipeline
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.errors import Denied, InvalidJob
-from echelon.model.event import Event
+from echelon.model.event import Event, RootCause
 from echelon.model.output.log import LogBlock, LogLine, each_line
 from echelon.model.output.metric import Metric
 from echelon.model.run import RunRef
@@ -261,6 +261,30 @@ def test_nor_does_it_while_they_go_on() -> None:
     assert [item.part for item in read if isinstance(item, Metric)] == ["load"]
     assert isinstance(read[-1], Event)
     assert read[-1].kind == "finished"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize(
+    ("signal", "outcome", "code", "reason"),
+    [
+        (None, "failed", 1, "step train: bad luck"),
+        ("SIGKILL", "lost", 117, "its executor was killed by SIGKILL; `echelon resume` takes it up"),
+    ],
+)
+def test_events_tell_of_the_step_that_failed_and_not_of_its_executor(
+    signal: str | None, outcome: str, code: int, reason: str, *, measured: bool, follow: bool
+) -> None:
+    pipeline = Pipeline("load", "train")
+    pipeline.change("load", state="succeeded")
+    pipeline.change("train", state="failed", reason="bad luck")
+    pipeline.fail(RootCause(summary="rank 0 exited with code 1", signal=signal))
+    found = list(pipeline.run.observe(follow=follow, metrics=measured))
+    ends = [each for each in found if isinstance(each, Event) and each.kind in ("failed", "finished")]
+    assert [(each.reason, each.cause) for each in ends] == [(reason, None)] * 2
+    assert (ends[-1].outcome, ends[-1].exit_code) == (outcome, code)
+    status = pipeline.run.status()
+    assert (status.state, status.reason, status.exit_code) == (outcome, reason, code)
 
 
 def test_a_step_whose_run_its_executor_could_not_write_down_is_read_too() -> None:

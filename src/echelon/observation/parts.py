@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import merge
@@ -24,7 +24,7 @@ from echelon.model.output.log import GAP, LogBlock, LogLine, PartLine, line_of, 
 from echelon.model.output.metric import Metric
 from echelon.model.program import OVER, Step
 from echelon.model.run import RunRef, opening_status
-from echelon.model.status import FINAL, fold
+from echelon.model.status import FINAL, fold, of_the_whole
 from echelon.observation import lines as run_lines
 from echelon.observation import observing, starts
 from echelon.observation.merging import Merged, Source
@@ -110,11 +110,11 @@ def observe(
     patterns: Sequence[str] | None = None,
 ) -> Iterator[observing.Item]:
     """Its own events, and what its steps have measured: one step after the other or, with `follow`, as it
-    comes. The run's end comes last. What keeps a step's metrics from being read is raised when all others
-    have been.
+    comes. The run's end comes last. Why it has failed is told of the step that has, not of its executor. What
+    keeps a step's metrics from being read is raised when all others have been.
     """
     if not metrics:
-        yield from observing.observe(engine, ref, follow=follow, metrics=False)
+        yield from _of_the_whole(observing.observe(engine, ref, follow=follow, metrics=False))
         return
     steps = _Steps(engine, ref, own=False)
     troubles: list[EchelonError] = []
@@ -133,9 +133,20 @@ def observe(
     found = steps.read(sources, follow=follow, tell=lambda event: (event,) if events else ())
     if events and not follow:
         found = merge(engine.events(ref), found, key=lambda item: item.at)
-    yield from observing.end_last(found)
+    yield from _of_the_whole(observing.end_last(found))
     if troubles:
         raise troubles[0]
+
+
+def _of_the_whole(items: Iterable[observing.Item]) -> Iterator[observing.Item]:
+    """The same, what is told of the executor's failure as what it means for the run."""
+    steps: dict[str, Step] = {}
+    for item in items:
+        if isinstance(item, Event):
+            steps.update((step.name, step) for step in item.steps or ())
+            yield of_the_whole(item, steps.values())
+        else:
+            yield item
 
 
 def later_starts(engine: Engine, ref: RunRef) -> list[starts.Start]:
