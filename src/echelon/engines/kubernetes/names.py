@@ -66,6 +66,7 @@ MOST_PRIORITY = "echelon.dev/max-priority"  # on namespaces: the highest priorit
 
 # Kueue's own.
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # on Jobs
+KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"  # a user's label on Jobs: a WorkloadPriorityClass
 KUEUE_QUEUES = "localqueues.v1beta1.kueue.x-k8s.io"
 KUEUE_WORKLOADS = "workloads.v1beta1.kueue.x-k8s.io"
 KUEUE_FLAVORS = "resourceflavors.v1beta1.kueue.x-k8s.io"
