@@ -502,10 +502,10 @@ class Run:
         found = self._read_parent()
         if found is None:
             return {}
-        from echelon.steps import runs_of_steps
+        from echelon.observation.step_runs import StepRuns
 
         record, status = found
-        runs = runs_of_steps(self._engine, record, status.steps)
+        runs = StepRuns(self._engine, record).of(status.steps)
         return {name: Run(ref, engine) for name, (ref, engine) in runs.items()}
 
     def left_running(self) -> list[Run]:

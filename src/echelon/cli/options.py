@@ -197,7 +197,7 @@ def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
             if engine.traits.remote:
                 from echelon.children import names_of_parents
 
-                found.extend(names_of_parents(engine.traits.place))
+                found.extend(names_of_parents(engine))
 
     looking = threading.Thread(target=look, daemon=True)
     looking.start()

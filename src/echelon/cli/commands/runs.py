@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from echelon.cli.options import complete_runs, find_run, find_runs, target_of, target_options
-from echelon.model.status import State
+from echelon.model.state import State
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError

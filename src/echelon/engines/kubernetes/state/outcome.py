@@ -38,7 +38,7 @@ from echelon.engines.kubernetes.state.workers import (
 from echelon.engines.kubernetes.suspended import any_suspended, begins_anew, why_suspended
 from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
-from echelon.model.status import State
+from echelon.model.state import State
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object

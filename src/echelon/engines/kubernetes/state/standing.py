@@ -24,7 +24,7 @@ from echelon.engines.kubernetes.state import outcome, workers
 from echelon.model import ends
 from echelon.model.copy import Manifest
 from echelon.model.event import Event, RootCause
-from echelon.model.status import State
+from echelon.model.state import State
 from echelon.values import frozen
 
 if TYPE_CHECKING:
