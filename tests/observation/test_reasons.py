@@ -11,7 +11,8 @@ from echelon.model.engine.sample import GpuSample, Lateness, RankSample, Samples
 from echelon.model.engine.usage import RunUsage, usage_of
 from echelon.model.event import RootCause
 from echelon.model.output.progress import Progress
-from echelon.model.status import State, Status, WorkerStatus
+from echelon.model.state import State
+from echelon.model.status import Status, WorkerStatus
 from echelon.observation.reasons import Reason, reasons, slow_ranks
 from echelon.observation.starts import Start
 
