@@ -90,6 +90,15 @@ def test_the_record_tells_most_of_an_end_that_nothing_denies(jobs: list[Object],
     assert end.reason == "as the record has it"
 
 
+def test_a_leader_that_came_when_the_others_had_left_does_not_say_how_it_ended() -> None:
+    """The first one was deleted by force while it kept results, with all that it had told."""
+    absent = {"kind": "worker-absent", "summary": "worker 1 did not come", "worker": 1, "exit_code": 117}
+    leader = replacing(ended(193, message=verdict("failed", 117, cause=absent)))
+    known = stand(stored(end=SAID), [job("Failed", reason="PodFailurePolicy")], [leader])
+    assert (known.state, known.doubt) == ("succeeded", "its Job failed (PodFailurePolicy)")
+    assert stand(stored(), [job("Failed")], [leader]).lacks, "the others, or a keeper, may know better"
+
+
 def test_how_it_ended_is_the_leaders_to_say() -> None:
     leader = pod(state=ended(193, message=verdict("failed", 3, reason="rank 1 exited with code 3")))
     end = settled(stored(end=SAID), [job("Failed")], [leader])

@@ -34,6 +34,7 @@ from echelon.engines.kubernetes.state.workers import (
     node_name,
     pods_by_worker,
     taken_away,
+    was_replaced,
 )
 from echelon.engines.kubernetes.suspended import any_suspended, begins_anew, why_suspended
 from echelon.model import ends
@@ -58,6 +59,16 @@ def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
         if verdict.get("outcome") in get_args(Outcome):
             found.append(verdict)
     return next((each for each in found if not _was_told_to_leave(each)), found[-1] if found else None)
+
+
+def has_decided(pods: Sequence[Object]) -> bool:
+    """Whether a leader's termination message says how the run ended. One that replaced another and waited in
+    vain for the other workers does not: the run may have been over before it came.
+    """
+    verdict = verdict_of(pods)
+    cause = verdict.get("cause") if verdict is not None else None
+    waited = isinstance(cause, dict) and cause.get("kind") == "worker-absent"
+    return verdict is not None and not (waited and any(map(was_replaced, leader_pods(pods))))
 
 
 def _was_told_to_leave(verdict: Mapping[str, Any]) -> bool:

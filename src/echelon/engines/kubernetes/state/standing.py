@@ -190,8 +190,10 @@ def _is_denied(claimed: Event, shown: Event, known: Evidence) -> bool:
     """
     if shown.outcome == claimed.outcome:
         return False
-    if outcome.verdict_of(known.pods) is not None or shown.outcome == "succeeded":
+    if outcome.has_decided(known.pods) or shown.outcome == "succeeded":
         return True
+    if outcome.verdict_of(known.pods) is not None:
+        return False  # by a leader that came too late
     ending = dialects.end_of(known.jobs)
     # An agent gives the code by which a Job fails at once only if its run did not succeed.
     given = ending is not None and ending.reason == "PodFailurePolicy"
@@ -200,7 +202,7 @@ def _is_denied(claimed: Event, shown: Event, known: Evidence) -> bool:
 
 def _doubt(claimed: Event, known: Evidence) -> str:
     """Why nothing but the record says how a run ended; "" if something else does."""
-    if outcome.verdict_of(known.pods) is not None:
+    if outcome.has_decided(known.pods):
         return ""
     if not known.jobs and not known.pods:
         proven = known.stored.stop is not None and claimed.outcome != "succeeded"
@@ -214,7 +216,7 @@ def _doubt(claimed: Event, known: Evidence) -> str:
 
 def _is_proof(shown: Event, known: Evidence) -> bool:
     """Whether objects that tell an end say how it came, too: no log says otherwise."""
-    return outcome.verdict_of(known.pods) is not None or shown.outcome == "succeeded"
+    return outcome.has_decided(known.pods) or shown.outcome == "succeeded"
 
 
 def _could_tell(known: Evidence) -> tuple[Source, ...]:
