@@ -16,7 +16,7 @@ from typing import Protocol
 
 from echelon.engines.abilities import StopOrder
 from echelon.engines.base import Engine, RunDamaged
-from echelon.errors import EchelonError, ResultsIncomplete, UnknownRun
+from echelon.errors import EchelonError, ResultsIncomplete, RunExists, UnknownRun
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import STEP, check_name
@@ -78,13 +78,13 @@ class Execution:
         asked: Callable[[], StopOrder | None] = lambda: None,
     ) -> None:
         """`steps` stand as they did when the last executor ended: those that are over stay as they are, one
-        that was running is looked for. `asked` is the stop that was asked for, if one was.
+        that was at work is looked for. `asked` is the stop that was asked for, if one was.
         """
         self._parent, self._work, self._engine = parent, work, engine
         self._report, self._asked = report, asked
         self.steps = {step.name: step for step in steps}
         self._left_running = {
-            name for name, step in self.steps.items() if step.run and step.state not in OVER
+            name for name, step in self.steps.items() if step.state not in OVER and step.state != "waiting"
         }
         self._running: set[str] = set()
         self._runs: dict[str, Run] = {}
@@ -251,12 +251,19 @@ class Execution:
             record = self._engine.read(RunRef(engine="", name=name))
         except (UnknownRun, RunDamaged):
             return None
+        if record.job.parent is None or record.job.parent.run != self._parent:
+            if own.key:  # it would be replaced
+                raise RunExists(
+                    f"there is a run {name!r} already, which is not {step} of {self._parent}",
+                    hint=f"`echelon rm {name}` forgets it, once it has ended",
+                )
+            return None
         run = Run(record.ref, self._engine)
         state = run.status(progress=False).state
         if record.job.parent == own and own.key:
             if state not in FINAL or (state == "succeeded" and step in self._left_running):
                 return run
-        elif state not in FINAL and record.job.parent is not None and record.job.parent.run == self._parent:
+        elif state not in FINAL:
             run.stop(wait=False)
             run.wait(_WITHDRAWN, show=False)
         return None

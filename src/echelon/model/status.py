@@ -12,7 +12,7 @@ from echelon.agent.gang.verdict import LOST_EXIT_CODE
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.output.progress import Progress, at_end, words
-from echelon.model.program import OVER, Step, StepState
+from echelon.model.program import OVER, Objective, Step, StepState
 from echelon.values import frozen
 
 State = Literal[
@@ -101,6 +101,8 @@ class Status:
     training_since: float | None = None  # the same after the last restart
     progress: Progress | None = None  # how far the lowest rank has come whose output tells it
     steps: tuple[Step, ...] = ()  # of a run that is made of runs, in an order in which they can run
+    step_word: str = "step"  # what one of them is called: "trial" of a sweep
+    objective: Objective | None = None  # of a sweep: what its trials are compared by
 
     def __repr__(self) -> str:
         return as_text(_rows(self))
@@ -135,6 +137,8 @@ class RunSummary:
     steps: int | None = None  # of a run that is made of runs: how many they are
     steps_done: int = 0
     steps_place: str | None = None  # where they run; "" is this machine
+    step_word: str = "step"  # what one of them is called: "trial" of a sweep
+    best: str = ""  # of a sweep: what its best trial has reached, and with which values
 
 
 def with_progress(status: Status, progress: Progress | None) -> Status:
@@ -209,6 +213,7 @@ class _Draft:
         self.trained_first = status.trained_first
         self.training_since = status.training_since
         self.steps = {step.name: step for step in status.steps}
+        self.step_word = status.step_word
         self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
 
     def changed(self) -> dict[str, Any]:
@@ -331,7 +336,7 @@ def _finish(status: _Draft, event: Event) -> None:
 def _what_waits(status: _Draft) -> str | None:
     """Why a step that is there does not run yet, where one is."""
     waits = (step for step in status.steps.values() if step.run and step.reason and step.state not in OVER)
-    return next((f"step {step.name}: {step.reason}" for step in waits), None)
+    return next((f"{status.step_word} {step.name}: {step.reason}" for step in waits), None)
 
 
 def _finish_steps(status: _Draft, event: Event) -> None:
@@ -351,10 +356,13 @@ def _finish_steps(status: _Draft, event: Event) -> None:
         status.state, status.root_cause, status.exit_code = "lost", None, LOST_EXIT_CODE
         status.reason = f"its executor {how}; `echelon resume` takes it up"
         return
-    worst = next((step for step in status.steps.values() if step.state in ("failed", "timed-out")), None)
-    if worst is not None:
+    failed = [step for step in status.steps.values() if step.state in ("failed", "timed-out")]
+    if failed:
+        worst, others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         status.root_cause = None
-        status.reason = f"step {worst.name}{f': {worst.reason}' if worst.reason else ''}"
+        status.reason = (
+            f"{status.step_word} {worst.name}{others}{f': {worst.reason}' if worst.reason else ''}"
+        )
 
 
 def _apply_to_worker(worker: _WorkerDraft, event: Event) -> None:
