@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from echelon.model.job import Job
+from echelon.model.job import Job, Role
 
 PARAM = "ECHELON_PARAM_"  # before the name of a parameter, in the environment of its script
 
@@ -49,7 +49,8 @@ def without_place(job: Job, names: Iterable[str]) -> list[str]:
 
 
 def _texts(job: Job) -> Iterator[str]:
-    for part in (job, *job.roles):
+    parts: tuple[Job | Role, ...] = (job, *job.roles)
+    for part in parts:
         yield from part.args or ()
         yield from part.command
         yield from part.env.values()
