@@ -260,6 +260,8 @@ class Execution:
             return None
         run = Run(record.ref, self._engine)
         state = run.status(progress=False).state
+        if state == "recorded":  # and never started: the executor was killed in between
+            return None
         if record.job.parent == own and own.key:
             if state not in FINAL or (state == "succeeded" and step in self._left_running):
                 return run
