@@ -228,7 +228,7 @@ class Execution:
             return replace(ready, ended=time.time())
         if there is None and (self._asked() is not None or self._crashed):
             return replace(step, state="not-reached", started=None, reason=_STOPPED)
-        run = there or self._submit(step, ready, name, own)
+        run = self._submit(step, ready, name, own) if there is None else self._take_up(ready, there, own)
         with self._lock:
             self._runs[step.name] = run
         if (order := self._asked()) is not None or self._crashed:  # it may not have seen this run
@@ -239,9 +239,18 @@ class Execution:
     def _submit(self, step: Step, ready: Submission, name: str, own: Parent) -> Run:
         check_name(name)
         self._work.starts(step)
-        job = ready.prepared.job
-        job = replace(job, parent=own, env={**job.env, STEP: step.name})
-        return submit(replace(ready.prepared, job=job), self._engine, stays=True, replace=True)
+        return submit(_with_parent(ready, own), self._engine, stays=True, replace=True)
+
+    def _take_up(self, ready: Submission, there: Run, own: Parent) -> Run:
+        """What an earlier executor has left: if it was killed while it submitted the run, nothing else will
+        start that, and the same submission completes it.
+        """
+        state = there.status(progress=False).state
+        if state in ("recorded", "starting"):
+            with suppress(RunExists):  # its submission was complete
+                again = _with_parent(ready, own)
+                return submit(again, self._engine, stays=True, replace=state == "recorded")
+        return there
 
     def _left_behind(self, step: str, name: str, own: Parent) -> Run | None:
         """The run that an earlier executor has started for the same, if it goes on, or has succeeded since.
@@ -260,8 +269,6 @@ class Execution:
             return None
         run = Run(record.ref, self._engine)
         state = run.status(progress=False).state
-        if state == "recorded":  # and never started: the executor was killed in between
-            return None
         if record.job.parent == own and own.key:
             if state not in FINAL or (state == "succeeded" and step in self._left_running):
                 return run
@@ -295,3 +302,9 @@ class Execution:
         if missing and status.state == "succeeded":
             raise missing[0]
         return status
+
+
+def _with_parent(ready: Submission, own: Parent) -> Prepared:
+    """What a step's run is, as the run that it is."""
+    job = ready.prepared.job
+    return replace(ready.prepared, job=replace(job, parent=own, env={**job.env, STEP: own.step}))

@@ -61,12 +61,8 @@ class Trials:
         """The sweep's job with the values of the trial, in its own folder. One that has run before finds what
         it has left there, where that is on this machine.
         """
-        results = self._folder / step.name
-        job = replace(
-            self.job_of(step.name),
-            results=str(results),
-            resume=not self._engine.traits.remote and results.exists(),
-        )
+        here = not self._engine.traits.remote
+        job = replace(self.job_of(step.name), results=str(self._folder / step.name), resume=here)
         return Submission(prepared=Prepared(job=job, bundle=self._bundle), key=self._sweep.key)
 
     def job_of(self, trial: str) -> Job:
