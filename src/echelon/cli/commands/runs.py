@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     help="only runs in this state (failed, running, ...); several times: in one of them",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="only the newest N")
-@click.option("--steps", is_flag=True, help="the steps of notebooks and the trials of sweeps too, a line each")
+@click.option("--steps", is_flag=True, help="steps of notebooks and trials of sweeps too, a line each")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
 def ps(
