@@ -27,7 +27,8 @@ def measured(*values: float, rank: int | None = 0, name: str = "loss") -> list[M
     ],
 )
 def test_the_value_of_a_trial(of: str, goal: str, value: float) -> None:
-    objective = objective_of(*(("loss", None) if goal == "minimize" else (None, "loss")), of)
+    minimize, maximize = ("loss", None) if goal == "minimize" else (None, "loss")
+    objective = objective_of(minimize, maximize, of)
     assert objective is not None
     assert reached(measured(1.0, 5.0, math.nan, 3.0), objective) == value
 
