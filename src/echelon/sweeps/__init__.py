@@ -8,4 +8,5 @@ The modules::
     objective.py    what a trial has reached, by the metric that the sweep is about
     trials.py       the executor's work: what a trial runs, and what has become of it
     starting.py     what `echelon sweep` calls
+    calling.py      `echelon.sweep`
     __main__.py     the executor, the program of the sweep's own run"""

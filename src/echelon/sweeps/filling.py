@@ -10,6 +10,7 @@ from dataclasses import replace
 from echelon.model.job import Job, Role
 
 PARAM = "ECHELON_PARAM_"  # before the name of a parameter, in the environment of its script
+PARAMS = "ECHELON_PARAMS"  # all of them as a JSON object, for a function
 
 
 def filled(job: Job, values: Mapping[str, str]) -> Job:

@@ -13,6 +13,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 from echelon.errors import InvalidJob
 from echelon.values import frozen
@@ -62,6 +63,7 @@ class Trial:
 
     name: str
     values: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)  # the same for a function, as JSON has them
 
 
 def read_space(words: Sequence[str], read: Callable[[str], str]) -> tuple[Dimension, ...]:

@@ -3,6 +3,7 @@ become of one."""
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -24,7 +25,7 @@ from echelon.model.step_names import run_name
 from echelon.observation.observing import observe
 from echelon.preparation.prepare import Prepared
 from echelon.sweeps import kept
-from echelon.sweeps.filling import filled
+from echelon.sweeps.filling import PARAMS, filled
 from echelon.sweeps.kept import Sweep
 from echelon.sweeps.objective import reached
 
@@ -38,7 +39,7 @@ class Trials:
 
     def __init__(self, sweep: Sweep, bundle: Bundle | None, folder: Path, engine: Engine) -> None:
         self._sweep, self._bundle, self._folder, self._engine = sweep, bundle, folder, engine
-        self._values = {trial.name: trial.values for trial in sweep.trials}
+        self._trials = {trial.name: trial for trial in sweep.trials}
         self._steps: dict[str, Step] = {}
         self._written = 0.0
         self._lock = threading.Lock()
@@ -67,8 +68,10 @@ class Trials:
 
     def job_of(self, trial: str) -> Job:
         """What a trial runs."""
-        name = run_name(self._sweep.name, trial)
-        return replace(filled(self._sweep.job, self._values[trial]), name=name)
+        job = filled(self._sweep.job, self._trials[trial].values)
+        if given := self._trials[trial].given:
+            job = replace(job, env={**job.env, PARAMS: json.dumps(given)})
+        return replace(job, name=run_name(self._sweep.name, trial))
 
     def starts(self, step: Step) -> None:
         """Nothing is made ready before a trial."""
@@ -112,7 +115,7 @@ class Trials:
             self._write_table()
 
     def _write_table(self) -> None:
-        steps = [self._steps[name] for name in self._values if name in self._steps]
+        steps = [self._steps[name] for name in self._trials if name in self._steps]
         kept.write_table(self._folder, steps, self._sweep.objective)
         self._written = time.monotonic()
 
