@@ -17,6 +17,9 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from echelon.model.engine.cluster import Cluster, Gpu, Node
+from echelon.model.resources import Resources
+from echelon.placement.place import best_of_range
 from echelon.placement.shares import Index, Shares, Site, Wish, choose, index
 from measure import bootstrap, rivals
 from measure.figures import Figure, Line, Target, align, show
@@ -109,6 +112,19 @@ def _show_costs() -> None:
     ]
     lines.append(Line(figure=_timed("the histogram itself", lambda: index(sites))))
     show(f"A decision on {NODES:,} nodes, the histogram given; processor time", lines)
+    cluster = Cluster(nodes=tuple(map(_as_node, sites)))
+    fixed = {f"{least}..{most} GPUs, 2 for each worker": [(Resources(gpus=2), least // 2, most // 2)]}
+    for workers in (32, 4):
+        fixed[f"up to {most} GPUs for {workers} workers"] = [
+            (Resources(gpus=each), workers, workers) for each in range(most // workers, 0, -1)
+        ]
+    show(
+        f"Equal workers on {NODES:,} nodes, all of it; processor time",
+        [
+            Line(figure=_timed(name, partial(best_of_range, sizes, cluster)), target=IN_A_RANGE)
+            for name, sizes in fixed.items()
+        ],
+    )
 
 
 def _busy_sites() -> Iterator[Site]:
@@ -119,6 +135,11 @@ def _busy_sites() -> Iterator[Site]:
         yield Site(
             name=f"n{number:05}", free=free, usable=min(free, random.choice((free, random.randint(0, GPUS))))
         )
+
+
+def _as_node(site: Site) -> Node:
+    gpus = tuple(Gpu(id=str(each), holder=None if each < site.free else "another") for each in range(GPUS))
+    return Node(name=site.name, cpus=64, memory=2.0**38, free_cpus=64, free_memory=2.0**38, gpus=gpus)
 
 
 def _ask(there: Index, number: int, shares: Shares, least: int = 0) -> object:

@@ -19,7 +19,7 @@ from echelon.engines.local.engine import LocalEngine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.handle import Run
-from echelon.model.engine.traits import Traits
+from echelon.model.engine.traits import Traits, Where
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.program import Parent, Program, Step
@@ -91,8 +91,9 @@ class Cluster(MemoryEngine):
 
     traits = Traits(place="the cluster", remote=True, shared=True)
 
-    def __init__(self) -> None:
+    def __init__(self, context: str = "c", namespace: str = "team") -> None:
         super().__init__({"true": Act(), "sleep": Act(lasts=True)})
+        self.where = Where(context, namespace)
 
     def read(self, ref: RunRef) -> Record:
         from echelon.engines.base import current_user
@@ -103,8 +104,13 @@ class Cluster(MemoryEngine):
 def put_there(monkeypatch: pytest.MonkeyPatch, cluster: Engine, places: Sequence[str] = ()) -> None:
     """Let the modules that look for a cluster find this one."""
 
-    def choose(place: str | None = None, **more: Any) -> Engine:
-        return cluster if place in (CLUSTER, "memory") else choose_engine(place, **more)
+    def choose(
+        place: str | None = None, *, context: str | None = None, namespace: str | None = None, **more: Any
+    ) -> Engine:
+        if place not in (CLUSTER, "memory"):
+            return choose_engine(place, context=context, namespace=namespace, **more)
+        wanted = (context or cluster.where.context, namespace or cluster.where.namespace)
+        return cluster if cluster.where == wanted else Cluster(*wanted)
 
-    for module in ("finding", "steps", "children", "api", *places):
+    for module in ("finding", "steps", "observation.step_runs", "children", "api", *places):
         monkeypatch.setattr(f"echelon.{module}.choose_engine", choose)

@@ -20,7 +20,8 @@ from echelon.children import (
 )
 from echelon.engines.local.engine import LocalEngine
 from echelon.model.program import Step
-from echelon.model.status import RunSummary, State
+from echelon.model.state import State
+from echelon.model.status import RunSummary
 from tests.parents import IN_CLUSTER, NOTEBOOK, Cluster, end, parent, put_there, step_run
 
 
@@ -101,7 +102,17 @@ def test_a_cluster_has_the_parents_whose_steps_are_there(home: Path, monkeypatch
         end(run)
     assert sorted(each.name for each in listed(cluster)) == ["t-1", "t-1-load"]  # each has its own clock
     assert [each.name for each in listed(LocalEngine())] == ["here-1", "t-1"]
-    assert names_of_parents("the cluster") == ["t-1"]
+    assert names_of_parents(cluster) == ["t-1"]
+
+
+@pytest.mark.parametrize("where", [("c", "other"), ("other", "team")])
+def test_no_other_namespace_or_cluster_has_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch, where: tuple[str, str]
+) -> None:
+    put_there(monkeypatch, Cluster())
+    end(parent(program=IN_CLUSTER))
+    assert listed(Cluster(*where)) == []
+    assert names_of_parents(Cluster(*where)) == []
 
 
 def test_the_parents_of_a_file_and_their_steps(home: Path) -> None:

@@ -15,6 +15,7 @@ from echelon.errors import EchelonError, InvalidJob, UnknownRun
 from echelon.model.program import Program, Step
 from echelon.model.run import Record, RunRef, parse_uri
 from echelon.model.status import FINAL, RunSummary, Status
+from echelon.observation.step_runs import are_in
 
 _WORST_FIRST = ("failed", "lost", "damaged", "timed-out", "stopped", "running", "starting", "queued")
 
@@ -24,8 +25,16 @@ def listed(engine: Engine) -> list[RunSummary]:
     rows = list(engine.runs())
     if not engine.traits.remote:
         return rows
-    parents = [row for row in choose_engine(LOCAL).runs() if row.steps_place == engine.traits.place]
+    here = choose_engine(LOCAL)
+    parents = [row for row in here.runs() if row.steps_place and _has_steps_in(here, row, engine)]
     return sorted([*rows, *parents], key=lambda row: -row.created) if parents else rows
+
+
+def _has_steps_in(here: Engine, row: RunSummary, engine: Engine) -> bool:
+    with suppress(RunDamaged, UnknownRun):  # it was removed meanwhile
+        program = here.read(parse_uri(row.uri, LOCAL)).job.program
+        return program is not None and are_in(program, engine)
+    return False
 
 
 def folded(rows: Iterable[RunSummary]) -> list[RunSummary]:
@@ -143,9 +152,9 @@ def parents_of(source: str) -> list[Record]:
     return sorted(_parents(lambda program: program.source == source), key=lambda record: record.created)
 
 
-def names_of_parents(place: str) -> list[str]:
+def names_of_parents(engine: Engine) -> list[str]:
     """The names of those whose steps are in a place."""
-    return [record.ref.name for record in _parents(lambda program: program.place == place)]
+    return [record.ref.name for record in _parents(lambda program: are_in(program, engine))]
 
 
 def steps_in(name: str) -> list[str]:

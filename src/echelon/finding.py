@@ -18,13 +18,13 @@ from echelon.engines.recent import started_from
 from echelon.errors import EchelonError, InvalidJob, StateTrouble, UnknownRun, Unreachable
 from echelon.model.job import is_name
 from echelon.model.program import Step
-from echelon.model.run import Record, RunRef, parse_uri
+from echelon.model.run import RunRef, parse_uri
 from echelon.model.status import Status
 from echelon.model.step_names import cut_names, run_name
 from echelon.observation.standing import read_standing
+from echelon.observation.step_runs import StepRuns, are_in
 from echelon.preparation.sources import Target, find_surroundings, where_to_look
 from echelon.state_home import state_home
-from echelon.steps import runs_of_steps
 
 Found = tuple[RunRef, Engine]
 T = TypeVar("T")
@@ -149,21 +149,11 @@ def _parent(name: str, target: Target) -> Found | None:
     engine = choose_engine(LOCAL)
     with suppress(UnknownRun, InvalidJob, RunDamaged):
         record = engine.read(parse_uri(name, LOCAL))
-        if looked.on in (None, LOCAL) or _runs_there(record, looked):
-            return (record.ref, engine) if record.job.program is not None else None
+        if (program := record.job.program) is None:
+            return None
+        place = choose_engine(looked.on, context=looked.context, namespace=looked.namespace)
+        return (record.ref, engine) if not place.traits.remote or are_in(program, place) else None
     return None
-
-
-def _runs_there(record: Record, looked: Target) -> bool:
-    """Whether what a run is made of is in that place."""
-    program = record.job.program
-    place = choose_engine(looked.on, context=looked.context, namespace=looked.namespace).traits.place
-    return (
-        program is not None
-        and program.place == place
-        and looked.context in (None, program.context)
-        and looked.namespace in (None, program.namespace)
-    )
 
 
 def _step(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
@@ -194,7 +184,7 @@ def _step_of(ref: RunRef, engine: Engine, wanted: str, *, keep_stdin: bool) -> F
     if step is None:
         problem = f"run {ref.name!r} has no {status.step_word} {wanted!r}"
         raise UnknownRun(problem, hint=_steps_there_are(status))
-    for at, _ in runs_of_steps(engine, record, [step]).values():
+    for at, _ in StepRuns(engine, record).of([step]).values():
         with suppress(UnknownRun):
             return _read(str(at), Target(), keep_stdin=keep_stdin)
     raise UnknownRun(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from echelon.model.engine.usage import RunUsage
     from echelon.model.output.metric import Metric
     from echelon.observation.panel import Display
+    from echelon.observation.reasons import Reason
     from echelon.observation.sampling import LiveUsage, NewestSamples
     from echelon.observation.starts import Start
+    from echelon.tracking.following import Stays
 
 STOP_PATIENCE = 60.0  # seconds that a run with the usual grace may take to end after the order to stop
 
@@ -137,7 +139,12 @@ class Run:
         seconds = parse_duration("timeout", timeout) if isinstance(timeout, str) else timeout
         if show is None:
             show = in_notebook() and self._look().state not in FINAL
-        with noted_if_left(self.name), self._shown() if show else nullcontext():
+        tracking = self.tracking(tell, take_over=take_over)
+        with (
+            noted_if_left(self.name),
+            self._shown() if show else nullcontext(),
+            tracking or nullcontext(),
+        ):
             until = None if seconds is None else time.monotonic() + seconds
             over = TakeOver(tell=tell, until=until) if take_over else None
             with tending(self._ref, self._engine, take_over=over, saving=Saving(tell=tell)) as tender:
@@ -153,6 +160,8 @@ class Run:
             status = fold(self._look(), [end] if end is not None else [])
             if status.state not in FINAL:
                 raise no_end(status, seconds)
+            if tracking is not None:
+                tracking.end(status)
         if check and (failure := self._failure(status)) is not None:
             raise failure
         return status
@@ -325,6 +334,26 @@ class Run:
         columns = {column: [row[at] for row in rows] for at, column in enumerate(COLUMNS)}
         return {"part": [each.part for each in found], **columns} if self.has_steps else columns
 
+    def why(self) -> tuple[Reason, ...]:
+        """What is going on with it, what costs most first: whether it is stuck, who keeps the others waiting,
+        what it waits for, or why it ended. Of a run that is made of runs, also with the steps that go on or
+        have failed; `part` is the step.
+        """
+        from dataclasses import replace
+
+        from echelon.model.program import DONE
+        from echelon.observation.reasons import arranged
+        from echelon.observation.why import look
+
+        status = self.status()
+        found = list(look(self._engine, self._ref, status, self.advice(status)))
+        states = {step.name: step.state for step in status.steps}
+        for name, step in self.steps().items() if states else ():
+            if states.get(name) not in (*DONE, "stopped"):
+                with suppress(UnknownRun):  # it was removed
+                    found += [replace(each, part=name) for each in step.why()]
+        return arranged(found)
+
     def usage(self) -> RunUsage:
         """What its workers use now, as their agents measure it every few seconds: cores, memory and GPUs, of
         each worker and rank.
@@ -357,6 +386,38 @@ class Run:
         """
         over = TakeOver() if take_over else None
         return tending(self._ref, self._engine, take_over=over, saving=saving)
+
+    def tracking(
+        self, tell: Callable[[str], object] = lambda _: None, *, take_over: bool = False
+    ) -> Stays | None:
+        """A context that forwards the metrics, as they come, to the tracker that the run was started with;
+        None if there is none.
+        """
+        with suppress(EchelonError):  # what follows the run raises that, too
+            record = self._engine.read(self._ref)
+            if record.job.tracking is None:
+                return None
+            from echelon.tracking.following import Stays
+
+            source = partial(self.observe, follow=True, events=False)
+            return Stays(self._engine, record, source, tell, take_over=take_over)
+        return None
+
+    def track(self, tracker: str, *, tell: Callable[[str], object] = lambda _: None) -> None:
+        """Send the metrics that the run has so far to a tracker, "mlflow" or "tensorboard": those that are
+        not there yet. Raises Unavailable if not all of them could be sent.
+        """
+        from echelon.model.tracking import parse_tracker
+        from echelon.tracking.following import Following
+
+        found = parse_tracker(tracker)
+        if found is None:
+            raise InvalidJob("track", tracker, "names no tracker")
+        source = partial(self.observe, events=False)
+        with Following(self._engine, self._ref, found, source, tell) as following:
+            following.begin()
+            status = self.status(progress=False)
+            following.finish_all(status if status.state in FINAL else None)
 
     def collect(
         self,
@@ -441,10 +502,10 @@ class Run:
         found = self._read_parent()
         if found is None:
             return {}
-        from echelon.steps import runs_of_steps
+        from echelon.observation.step_runs import StepRuns
 
         record, status = found
-        runs = runs_of_steps(self._engine, record, status.steps)
+        runs = StepRuns(self._engine, record).of(status.steps)
         return {name: Run(ref, engine) for name, (ref, engine) in runs.items()}
 
     def left_running(self) -> list[Run]:

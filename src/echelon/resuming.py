@@ -78,4 +78,8 @@ def _next_job(record: Record, status: Status) -> Job:
     job = record.job
     if status.state == "recorded":
         return job
-    return replace(job, resume=True, results=record.results, earlier=job.earlier + status.restarts + 1)
+    tracking = job.tracking
+    if tracking is not None and not tracking.began:
+        tracking = replace(tracking, began=record.created)
+    earlier = job.earlier + status.restarts + 1
+    return replace(job, resume=True, results=record.results, earlier=earlier, tracking=tracking)

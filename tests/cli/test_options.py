@@ -159,3 +159,10 @@ def test_a_new_setting_is_one_line() -> None:
     assert "--likes THING" in shown.partition("Taste:")[2]
     with pytest.raises(InvalidJob, match=r"point x: 'many' is not a whole number"):
         made.make_context("run", ["--at", "x=many"])
+
+
+def test_the_shell_completes_a_text_that_is_one_of_some_words() -> None:
+    (option,) = [each for each in command().params if each.name == "track"]
+    context = click.Context(command())
+    assert [each.value for each in option.shell_complete(context, "")] == ["mlflow", "tensorboard", "none"]
+    assert [each.value for each in option.shell_complete(context, "t")] == ["tensorboard"]

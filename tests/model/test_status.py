@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from echelon.model.event import Event, Kind, Outcome, RootCause
-from echelon.model.status import FINAL, State, Status, WorkerState, WorkerStatus, apply, fold
+from echelon.model.state import State
+from echelon.model.status import FINAL, Status, WorkerState, WorkerStatus, apply, fold
 
 WORKERS = 3
 CAUSES = st.builds(RootCause, summary=st.sampled_from(["rank 1 failed", "worker 0 was lost"]))

@@ -67,7 +67,7 @@ def test_one_from_the_cache_has_a_row_and_no_runs_of_steps(cli: Call) -> None:
     assert "notebook good.ipynb, 2 steps" in next(
         line for line in cli("ps", "-a").stdout.splitlines() if line.startswith("good-2 ")
     )
-    assert [line.split()[:2] for line in cli("status", "good-2").stdout.splitlines()[2:]] == [
+    assert [line.split()[:2] for line in cli("status", "good-2").stdout.splitlines()[-2:]] == [
         ["load", "cached"],
         ["train", "cached"],
     ]

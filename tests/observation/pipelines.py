@@ -9,7 +9,7 @@ from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act, Program
 from echelon.handle import Run
 from echelon.model import ends, program
-from echelon.model.event import Event
+from echelon.model.event import Event, RootCause
 from echelon.model.job import Job
 from echelon.model.output.log import LogLine
 from echelon.model.program import Parent, Step
@@ -87,6 +87,13 @@ class Pipeline:
         """All is over."""
         with self.engine._changed:
             self.engine._runs[self.name].events.append(ends.succeeded(at=self.engine._now()))
+            self.engine._changed.notify_all()
+
+    def fail(self, cause: RootCause) -> None:
+        """Its executor has failed."""
+        self._event("failed", cause=cause)
+        self._event("finished", cause=cause, outcome="failed", exit_code=1)
+        with self.engine._changed:
             self.engine._changed.notify_all()
 
     def _event(self, kind: Any, **more: Any) -> Event:

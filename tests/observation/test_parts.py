@@ -12,8 +12,8 @@ from tests.observation.pipelines import Pipeline
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
-from echelon.errors import Denied
-from echelon.model.event import Event
+from echelon.errors import Denied, InvalidJob
+from echelon.model.event import Event, RootCause
 from echelon.model.output.log import LogBlock, LogLine, each_line
 from echelon.model.output.metric import Metric
 from echelon.model.run import RunRef
@@ -261,6 +261,62 @@ def test_nor_does_it_while_they_go_on() -> None:
     assert [item.part for item in read if isinstance(item, Metric)] == ["load"]
     assert isinstance(read[-1], Event)
     assert read[-1].kind == "finished"
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize(
+    ("signal", "outcome", "code", "reason"),
+    [
+        (None, "failed", 1, "step train: bad luck"),
+        ("SIGKILL", "lost", 117, "its executor was killed by SIGKILL; `echelon resume` takes it up"),
+    ],
+)
+def test_events_tell_of_the_step_that_failed_and_not_of_its_executor(
+    signal: str | None, outcome: str, code: int, reason: str, *, measured: bool, follow: bool
+) -> None:
+    pipeline = Pipeline("load", "train")
+    pipeline.change("load", state="succeeded")
+    pipeline.change("train", state="failed", reason="bad luck")
+    pipeline.fail(RootCause(summary="rank 0 exited with code 1", signal=signal))
+    found = list(pipeline.run.observe(follow=follow, metrics=measured))
+    ends = [each for each in found if isinstance(each, Event) and each.kind in ("failed", "finished")]
+    assert [(each.reason, each.cause) for each in ends] == [(reason, None)] * 2
+    assert (ends[-1].outcome, ends[-1].exit_code) == (outcome, code)
+    status = pipeline.run.status()
+    assert (status.state, status.reason, status.exit_code) == (outcome, reason, code)
+
+
+def test_a_step_whose_run_its_executor_could_not_write_down_is_read_too() -> None:
+    pipeline = Pipeline("load")
+    pipeline.begin("load", Act(lines=("rows=3",)))
+    pipeline.end("load", state="recorded", run="")
+    pipeline.finish()
+    assert told(pipeline.run.logs()) == [("load", "rows=3")]
+    assert pipeline.run.metrics()["part"] == ["load"]
+
+
+@pytest.mark.core
+def test_a_rank_or_worker_that_no_step_has_is_refused() -> None:
+    run = over().run
+    for read in (run.logs, run.metrics):
+        with pytest.raises(InvalidJob, match="rank: 2 is no rank of any step of run 'book-1'") as refused:
+            read(rank=2)
+        assert refused.value.hint == "they are numbered 0 to 1"
+    with pytest.raises(InvalidJob, match="worker: 7 is no worker of any step"):
+        run.logs(worker=7)
+    assert told(run.logs(worker=1)) == [("train", "loss=2"), ("train", "loss=1")]
+
+
+def test_a_rank_is_not_refused_while_a_step_may_have_it() -> None:
+    pipeline = Pipeline("load", "train")
+    pipeline.begin("load", Act(lines=("rows=3",)))
+    pipeline.end("load")
+    assert told(pipeline.run.logs(rank=2)) == []
+    pipeline.begin("train", Act(lines=("loss=1",)))
+    with pytest.raises(InvalidJob, match="rank: 2 is no rank of any step"):
+        pipeline.run.logs(rank=2)
+    assert told(pipeline.run.logs(rank=0)) == [("load", "rows=3"), ("train", "loss=1")]
 
 
 def test_a_run_without_steps_so_far_and_one_that_is_ordinary() -> None:

@@ -19,6 +19,7 @@ from echelon.model.plan import Placement
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Group, World, members
 from echelon.placement import NoRoom, place, search
+from echelon.placement.place import best_of_range
 
 MODELS = ("A100", "V100")
 GIB = 2**30
@@ -448,3 +449,63 @@ def test_what_must_wait_is_told_for_what(need: Resources, workers: int, words: s
     outcome = place(world((workers, need)), Cluster(nodes=(used,)))
     assert isinstance(outcome, NoRoom)
     assert outcome.reason == words
+
+
+def one_by_one(sizes: list[tuple[Resources, int, int]], cluster: Cluster) -> tuple[int, int] | None:
+    """The size that is best, by a look at each number of workers of each; and how many."""
+    best: tuple[tuple[int, int, int, int], tuple[int, int]] | None = None
+    models = sorted({gpu.model for each in cluster.nodes for gpu in each.gpus})
+    for at, (need, least, most) in enumerate(sizes):
+        for workers in range(least, most + 1):
+            wanted = world((workers, need))
+            values = [
+                value
+                for seating in itertools.product(range(len(cluster.nodes)), repeat=workers)
+                for model in (None, *models)
+                if (value := value_of(wanted, cluster, seating, model)) is not None
+            ]
+            if values:
+                mixed, span = min(values)[:2]
+                value = (mixed, span, at, -workers)
+                if best is None or value < best[0]:
+                    best = value, (at, workers)
+    return None if best is None else best[1]
+
+
+def racks(*there: tuple[int, str]) -> Cluster:
+    """Nodes with so many GPUs, each in a rack."""
+    nodes = [replace(node(f"n{at}", gpus), domains=(rack,)) for at, (gpus, rack) in enumerate(there)]
+    return Cluster(nodes=tuple(nodes))
+
+
+@st.composite
+def gpu_networks(draw: st.DrawFn) -> Cluster:
+    """Nodes that differ in free GPUs, their model and where they are."""
+    depth = draw(st.integers(0, 1))
+    there = []
+    for number in range(draw(st.integers(1, 4))):
+        free, held = draw(st.integers(0, 4)), draw(st.integers(0, 1))
+        each = node(f"n{number}", free + held, held=held, model=draw(st.sampled_from(MODELS)))
+        there.append(replace(each, domains=tuple(draw(st.sampled_from("ab")) for _ in range(depth))))
+    return Cluster(nodes=tuple(there))
+
+
+@settings(deadline=None, max_examples=examples(200))
+@given(
+    gpu_networks(),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 1)), min_size=1, max_size=4),
+    st.booleans(),
+)
+@example(racks((2, "a"), (2, "b"), (2, "b")), [(2, 3, 0), (1, 3, 0)], False)  # the second is in one rack
+@example(racks((4, "a"), (4, "a")), [(3, 2, 0), (1, 2, 0)], True)  # no better than the first, nor on a node
+def test_the_best_of_several_sizes_is_what_a_look_at_each_finds(
+    cluster: Cluster, asked: list[tuple[int, int, int]], alone: bool
+) -> None:
+    cpus = Amount(request=5) if alone else None  # more than half of what a node has
+    sizes = [(Resources(gpus=gpus, cpus=cpus), least, least + more) for gpus, least, more in asked]
+    empty = [
+        replace(each, gpus=tuple(replace(gpu, holder=None) for gpu in each.gpus)) for each in cluster.nodes
+    ]
+    wanted = one_by_one(sizes, cluster) or one_by_one(sizes, Cluster(nodes=tuple(empty)))
+    found = best_of_range(sizes, cluster)
+    assert found == (None if wanted is None else (sizes[wanted[0]][0], wanted[1]))

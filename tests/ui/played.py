@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
-from echelon.model.engine.traits import Traits
+from echelon.model.engine.traits import Traits, Where
 from echelon.model.job import Job
 from echelon.model.program import Parent, Program, Step
 from echelon.preparation.prepare import Prepared
@@ -49,3 +49,4 @@ class PlayedCluster(Played):
     """The same in a cluster; parents of its steps are on this machine."""
 
     traits = Traits(place="the cluster", remote=True)
+    where = Where("c", "team")

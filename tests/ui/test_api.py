@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ from tests.ui.client import HOSTILE, Client, engine_with, training
 from echelon.engines.choose import CLUSTER, choose_engine
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
+from echelon.model.engine.sample import Lateness, RankSample, Samples, WorkerSample
 from echelon.model.engine.traits import Where
 from echelon.model.output.progress import Progress
+from echelon.model.run import RunRef
 from echelon.ui.reading import progress_data
 
 Serve = Callable[..., Client]
@@ -67,6 +71,31 @@ def test_all_of_the_last_epoch_is_not_all_of_a_run_that_is_over() -> None:
     come = Progress(rank=0, at=1.0, epoch=3, done=1.0, of="epoch", metrics={"loss": 1.4})
     assert progress_data(come, over=False) == {"done": 1.0, "rank": 0, "text": "epoch 3, 100%, loss 1.4"}
     assert progress_data(come, over=True) == {"done": None, "rank": 0, "text": "epoch 3, loss 1.4"}
+
+
+class Sampling:
+    """Rank 1 keeps the others waiting."""
+
+    def newest(self, _ref: RunRef) -> Samples:
+        late = Lateness(collectives=300, last=0.97, mean=0.038, waits=0.31)
+        ranks = (
+            RankSample(rank=1, cpus=1.0, memory=1, late=late),
+            RankSample(rank=0, cpus=1.0, memory=1, late=replace(late, last=0.03, mean=0.0, waits=0.0)),
+        )
+        return Samples(workers=tuple(WorkerSample(worker=each.rank, at=1.0, ranks=(each,)) for each in ranks))
+
+    def follow(self, ref: RunRef, _left: threading.Event) -> Iterator[Samples]:
+        yield self.newest(ref)
+
+
+def test_a_rank_that_keeps_the_others_waiting(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryEngine, "sampling", Sampling())
+    engine = engine_with(lasts=Act(lasts=True), ends=Act())
+    client = serve(engine).enter()
+    (found,) = client.data("/api/runs/lasts/slow")
+    assert (found["kind"], found["ranks"]) == ("slow", [1])
+    assert found["text"].startswith("rank 1 comes last in 97% of collectives, 38 ms late")
+    assert client.data("/api/runs/ends/slow") == []
 
 
 def test_which_cluster_it_is(serve: Serve, trained: MemoryEngine) -> None:

@@ -15,6 +15,7 @@ def import_rest() -> None:
 
     import echelon.agent.ending.finish
     import echelon.agent.gang.decisions
+    import echelon.agent.gang.lateness
     import echelon.agent.gang.verdict
     import echelon.agent.output.painting
     import echelon.agent.ranks.report

@@ -19,6 +19,7 @@ COMMANDS = {
     "sweep": ("sweeps", "Run a script with many values of its parameters."),
     "ps": ("commands.runs", "List runs."),
     "status": ("commands.runs", "Say how a run stands, and why it failed."),
+    "why": ("commands.why", "Say what is going on with a run: stuck, slow, waiting, or why it ended."),
     "logs": ("commands.logs", "Show what the ranks wrote."),
     "metrics": ("commands.metrics", "Show what runs have measured: loss, accuracy, ..."),
     "events": ("commands.events", "Show what happened to a run, for people and for scripts."),

@@ -197,7 +197,7 @@ def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
             if engine.traits.remote:
                 from echelon.children import names_of_parents
 
-                found.extend(names_of_parents(engine.traits.place))
+                found.extend(names_of_parents(engine))
 
     looking = threading.Thread(target=look, daemon=True)
     looking.start()
@@ -229,7 +229,7 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> SettingOption:
         names,
         type=int if number else str,
         metavar="N" if number else about["metavar"],
-        shell_complete=_completion(about["path"]),
+        shell_complete=_completion(about["path"], about["words"]),
         **attributes,
     )
 
@@ -260,8 +260,10 @@ def _pairs(
     return read
 
 
-def _completion(path: str | None) -> Callable[..., list[CompletionItem]] | None:
-    """Let the shell complete the options that are paths."""
+def _completion(path: str | None, words: Sequence[str]) -> Callable[..., list[CompletionItem]] | None:
+    """Let the shell complete the options that are paths, or one of some words."""
+    if words:
+        return lambda _ctx, _param, begun: [CompletionItem(each) for each in words if each.startswith(begun)]
     if path not in _COMPLETED:
         return None
     return lambda _ctx, _param, begun: [CompletionItem(begun, type=_COMPLETED[path])]

@@ -19,7 +19,7 @@ from echelon.model.resources import Amount
 from echelon.model.settings import Settings
 
 # Found anew by every run: the Python, the folder, how often it was started, and who keeps its results.
-_SETTLED = ("python", "cwd", "earlier", "starts_ranks", "keeper", "ttl")
+_SETTLED = ("python", "cwd", "earlier", "starts_ranks", "keeper", "ttl", "commit", "changed", "began")
 _SAME = ("script", "module", "gpu_type", "restarts", "results", "resume", "snapshot", "priority", "no_wait")
 _SAME_OF_PODS = (
     "image",
@@ -55,6 +55,7 @@ def job_file_of(job: Job) -> str:
         "queue_timeout": None if job.queue_timeout == usual.queue_timeout else _seconds(job.queue_timeout),
         "include": list(job.include),
         "metric_pattern": list(job.metric_patterns),
+        "track": None if job.tracking is None else job.tracking.to,
         **_of_pods(job.pod),
     }
     defaults = {"workers": 1, "pull": "missing"}

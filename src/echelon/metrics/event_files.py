@@ -9,6 +9,8 @@ from pathlib import Path
 from echelon.metrics.records import EventFile
 from echelon.model.output.metric import Metric
 
+FORWARDED = ".echelon"
+"""How the name of a file ends that has metrics which echelon has found itself (`tracking/tensorboard.py`)."""
 _MARK = "tfevents"
 _MOST_FILES = 1000
 _MOST_ENTRIES = 100_000  # of folders that are searched: results may be a data set
@@ -38,7 +40,7 @@ def find_event_files(folder: Path) -> list[Path]:
     for parent, _, names in os.walk(folder):
         entries += len(names)
         for name in names:
-            path = Path(parent, name) if _MARK in name else None
+            path = Path(parent, name) if _MARK in name and not name.endswith(FORWARDED) else None
             if path is not None and path.is_file() and not path.is_symlink():
                 found.append(path)
         if entries > _MOST_ENTRIES:

@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from echelon.metrics.scalars import Scalar, scalars
 
-_LARGEST = 1024 * 1024  # bytes of a record that is read; images and graphs may have more
-_HEAD = struct.Struct("<QI")
-_CRC = struct.Struct("<I")
+LARGEST = 1024 * 1024  # bytes of a record that is read; images and graphs may have more
+HEAD = struct.Struct("<QI")
+CRC = struct.Struct("<I")
 
 
 def _table() -> tuple[int, ...]:
@@ -62,21 +62,21 @@ class EventFile:
         size = os.fstat(file.fileno()).st_size
         while True:
             file.seek(self._position)
-            head = file.read(_HEAD.size)
-            if len(head) < _HEAD.size:
+            head = file.read(HEAD.size)
+            if len(head) < HEAD.size:
                 return
-            length, length_sum = _HEAD.unpack(head)
+            length, length_sum = HEAD.unpack(head)
             if checksum(head[:8]) != length_sum:
                 self._broken = True
                 return
-            end = self._position + _HEAD.size + length + _CRC.size
+            end = self._position + HEAD.size + length + CRC.size
             if end > size:
                 return
             self._position = end
-            if length > _LARGEST:
+            if length > LARGEST:
                 continue
             data = file.read(length)
-            tail = file.read(_CRC.size)
+            tail = file.read(CRC.size)
             found = scalars(data)
-            if found and len(tail) == _CRC.size and checksum(data) == _CRC.unpack(tail)[0]:
+            if found and len(tail) == CRC.size and checksum(data) == CRC.unpack(tail)[0]:
                 yield from found

@@ -13,6 +13,7 @@ from echelon.model.pods.pod import PodOptions, check_mounts
 from echelon.model.pods.template import check_template
 from echelon.model.program import Parent, Program
 from echelon.model.resources import Resources
+from echelon.model.tracking import Tracking
 from echelon.values import frozen
 
 FRAMEWORKS = ("auto", "torch", "torchrun", "tensorflow", "jax", "xgboost", "horovod", "mpi", "plain")
@@ -91,6 +92,7 @@ class Job:
     snapshot: bool = False
     include: tuple[str, ...] = ()
     metric_patterns: tuple[str, ...] = ()  # where given, the only rule by which metrics are found
+    tracking: Tracking | None = None
     pod: PodOptions = field(default_factory=PodOptions)
     parent: Parent | None = None  # the run that it is a part of
     program: Program | None = None  # of a run that is made of runs

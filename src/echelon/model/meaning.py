@@ -10,6 +10,7 @@ from echelon.model.open_shape import parse_open_shape
 from echelon.model.pods import pod
 from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
 from echelon.model.settings import RoleSettings, Settings, Text, written_out
+from echelon.model.tracking import Tracking, parse_tracker
 
 
 def to_job(settings: Settings, *, name: str) -> Job:
@@ -58,6 +59,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         snapshot=bool(settings.snapshot),
         include=tuple(settings.include or ()),
         metric_patterns=tuple(settings.metric_pattern or ()),
+        tracking=_tracking(settings.track),
         pod=_pod(settings, [resources, *(role.resources for role in roles)]),
     )
     validate(job)
@@ -104,6 +106,11 @@ def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
         labels=pod.parse_labels(settings.label or {}),
         annotations=pod.parse_annotations(settings.annotation or {}),
     )
+
+
+def _tracking(text: str | None) -> Tracking | None:
+    tracker = None if text is None else parse_tracker(text)
+    return None if tracker is None else Tracking(to=tracker)
 
 
 def _ttl(settings: Settings) -> float:

@@ -10,26 +10,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from echelon.model.state import StepState
 from echelon.values import frozen
 
-StepState = Literal[
-    "waiting",  # for those before it, or for its turn
-    "recorded",  # and as the states of any run, from here
-    "queued",
-    "starting",
-    "running",
-    "restarting",
-    "stopping",
-    "succeeded",
-    "failed",
-    "stopped",
-    "timed-out",
-    "lost",
-    "damaged",
-    "cached",  # an earlier run of the same step had its results already
-    "kept",  # it succeeded in an earlier start of its parent
-    "not-reached",  # one before it did not succeed, or its parent was stopped
-]
 DONE: frozenset[str] = frozenset({"succeeded", "cached", "kept"})
 OVER: frozenset[str] = DONE | {"failed", "stopped", "timed-out", "lost", "damaged", "not-reached"}
 

@@ -14,6 +14,7 @@ from dataclasses import field, fields, replace
 from typing import Any, Literal
 
 from echelon.model.open_shape import Shares
+from echelon.model.tracking import OFF, TRACKERS
 from echelon.values import frozen
 
 Text = str | int | float
@@ -48,13 +49,15 @@ def _setting(
     path: Literal["file", "dir", "pattern", "program", "script", "command"] | None = None,
     one_run: bool = False,
     hint: str | None = None,
+    words: Sequence[str] = (),
 ) -> Any:
     """Declare a setting: what `--help` and the schema contain of it.
 
     `flag` is its name where that differs from the field's, or False for what is no flag; `everywhere` gives
     it to every command. `path` is what it names on this machine: shells complete it, and in a file it is
     relative to the file's folder (see `jobfile/paths.py`). `one_run` settings cannot be a project's default.
-    `hint` is added to the error for a mapping that is not written KEY=VALUE."""
+    `hint` is added to the error for a mapping that is not written KEY=VALUE. `words` are values that shells
+    complete, of a text that is checked by `to_job`."""
     about = {
         "help": text,
         "metavar": metavar,
@@ -65,6 +68,7 @@ def _setting(
         "path": path,
         "one_run": one_run,
         "hint": hint,
+        "words": words,
     }
     return field(default=None, metadata=about)
 
@@ -155,6 +159,12 @@ class Settings:
         "how metrics are found in what ranks print: a regular expression with named groups (default: "
         "NAME=VALUE and other usual formats)",
         metavar="REGEX",
+    )
+    track: str | None = _setting(
+        "forward the metrics to an experiment tracker: mlflow, at MLFLOW_TRACKING_URI; tensorboard, as files "
+        "among the results; none",
+        metavar="TRACKER",
+        words=(*TRACKERS, OFF),
     )
     detach: bool | None = _setting("return at once; the run goes on", short="-d")
     no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs")

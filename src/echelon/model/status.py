@@ -12,23 +12,10 @@ from echelon.agent.gang.verdict import LOST_EXIT_CODE
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.output.progress import Progress, at_end, words
-from echelon.model.program import OVER, Objective, Step, StepState
+from echelon.model.program import OVER, Objective, Step
+from echelon.model.state import State, StepState
 from echelon.values import frozen
 
-State = Literal[
-    "recorded",
-    "queued",
-    "starting",
-    "running",
-    "restarting",
-    "stopping",
-    "succeeded",
-    "failed",
-    "stopped",
-    "timed-out",
-    "lost",
-    "damaged",  # what was written down of it cannot be read; nothing else is known
-]
 WorkerState = Literal["waiting", "starting", "running", "done", "failed", "stopped", "lost"]
 _BESIDE = (
     "note",
@@ -179,7 +166,7 @@ def fold(status: Status, events: Iterable[Event]) -> Status:
     for event in events:
         if draft.state in FINAL:
             break
-        _apply(draft, event)
+        _apply(draft, of_the_whole(event, draft.steps.values()) if draft.steps else event)
     return replace(status, **draft.changed())
 
 
@@ -246,6 +233,27 @@ class _WorkerDraft:
             rank_pids=self.rank_pids,
             reason=self.reason,
         )
+
+
+def of_the_whole(event: Event, steps: Iterable[Step]) -> Event:
+    """What its executor's failure means for a run that is made of runs: one of these has failed, or nobody
+    looks after them any more. Other events stay as they are. Pure.
+    """
+    if not (event.kind == "failed" or (event.kind in ("verdict", "finished") and event.outcome == "failed")):
+        return event
+    cause = event.cause
+    if cause is not None and (cause.signal is not None or cause.kind == "worker-lost"):
+        how = f"was killed by {cause.signal}" if cause.signal is not None else f"is lost: {cause.summary}"
+        reason = f"its executor {how}; `echelon resume` takes it up"
+        if event.outcome is None:
+            return replace(event, cause=None, reason=reason)
+        return replace(event, cause=None, reason=reason, outcome="lost", exit_code=LOST_EXIT_CODE)
+    failed = [step for step in steps if step.state in ("failed", "timed-out")]
+    if not failed:
+        return event
+    worst, others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    which = f"{'trial' if worst.params else 'step'} {worst.name}{others}"
+    return replace(event, cause=None, reason=f"{which}: {worst.reason}" if worst.reason else which)
 
 
 def _apply(status: _Draft, event: Event) -> None:
@@ -340,7 +348,7 @@ def _what_waits(status: _Draft) -> str | None:
 
 
 def _finish_steps(status: _Draft, event: Event) -> None:
-    """A run that is made of runs has ended as the worst of them, and by itself only if its executor has."""
+    """What has become of steps that nobody looks after any more."""
     left: StepState = "stopped" if status.state in ("stopped", "timed-out") else "lost"
     for name, step in status.steps.items():
         if step.state not in OVER:
@@ -348,21 +356,6 @@ def _finish_steps(status: _Draft, event: Event) -> None:
             status.steps[name] = replace(
                 step, state=left if begun else "not-reached", ended=event.at if begun else None, reason=""
             )
-    if status.state != "failed":
-        return
-    cause = event.cause
-    if cause is not None and (cause.signal is not None or cause.kind == "worker-lost"):
-        how = f"was killed by {cause.signal}" if cause.signal is not None else f"is lost: {cause.summary}"
-        status.state, status.root_cause, status.exit_code = "lost", None, LOST_EXIT_CODE
-        status.reason = f"its executor {how}; `echelon resume` takes it up"
-        return
-    failed = [step for step in status.steps.values() if step.state in ("failed", "timed-out")]
-    if failed:
-        worst, others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        status.root_cause = None
-        status.reason = (
-            f"{status.step_word} {worst.name}{others}{f': {worst.reason}' if worst.reason else ''}"
-        )
 
 
 def _apply_to_worker(worker: _WorkerDraft, event: Event) -> None:

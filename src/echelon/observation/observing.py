@@ -96,6 +96,11 @@ class _Files:
                 return
 
 
+def written(record: Record) -> Sequence[Metric]:
+    """What stands in TensorBoard's files among the results on this machine."""
+    return list(_Files(record).read())
+
+
 def each_alone(items: Iterable[Item]) -> Batches:
     """Each as a batch of its own, which is seen as soon as it comes."""
     for item in items:

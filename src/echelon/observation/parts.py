@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import merge
@@ -18,17 +18,17 @@ from typing import TypeVar
 from msgspec.structs import replace as with_fields
 
 from echelon.engines.base import Engine
-from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError, UnknownRun
 from echelon.model.event import Event
 from echelon.model.output.log import GAP, LogBlock, LogLine, PartLine, line_of, whole_lines
 from echelon.model.output.metric import Metric
 from echelon.model.program import OVER, Step
-from echelon.model.run import RunRef, opening_status, parse_uri
-from echelon.model.status import FINAL, fold
+from echelon.model.run import RunRef, opening_status
+from echelon.model.status import FINAL, fold, of_the_whole
 from echelon.observation import lines as run_lines
 from echelon.observation import observing, starts
 from echelon.observation.merging import Merged, Source
+from echelon.observation.step_runs import StepRuns, of_all_starts
 from echelon.values import frozen
 
 T = TypeVar("T")
@@ -110,11 +110,11 @@ def observe(
     patterns: Sequence[str] | None = None,
 ) -> Iterator[observing.Item]:
     """Its own events, and what its steps have measured: one step after the other or, with `follow`, as it
-    comes. The run's end comes last. What keeps a step's metrics from being read is raised when all others
-    have been.
+    comes. The run's end comes last. Why it has failed is told of the step that has, not of its executor. What
+    keeps a step's metrics from being read is raised when all others have been.
     """
     if not metrics:
-        yield from observing.observe(engine, ref, follow=follow, metrics=False)
+        yield from _of_the_whole(observing.observe(engine, ref, follow=follow, metrics=False))
         return
     steps = _Steps(engine, ref, own=False)
     troubles: list[EchelonError] = []
@@ -133,9 +133,20 @@ def observe(
     found = steps.read(sources, follow=follow, tell=lambda event: (event,) if events else ())
     if events and not follow:
         found = merge(engine.events(ref), found, key=lambda item: item.at)
-    yield from observing.end_last(found)
+    yield from _of_the_whole(observing.end_last(found))
     if troubles:
         raise troubles[0]
+
+
+def _of_the_whole(items: Iterable[observing.Item]) -> Iterator[observing.Item]:
+    """The same, what is told of the executor's failure as what it means for the run."""
+    steps: dict[str, Step] = {}
+    for item in items:
+        if isinstance(item, Event):
+            steps.update((step.name, step) for step in item.steps or ())
+            yield of_the_whole(item, steps.values())
+        else:
+            yield item
 
 
 def later_starts(engine: Engine, ref: RunRef) -> list[starts.Start]:
@@ -158,21 +169,18 @@ class _Steps:
         executor writes, too.
         """
         self._engine, self._ref = engine, ref
-        self._engines: dict[tuple[str, str | None, str | None], Engine] = {}
         self._over: dict[str, bool] = {}  # by the addresses of the runs, whether they were when last seen
         self._seen = 0
-        status = fold(opening_status(engine.read(ref)), self._counted(engine.events(ref)))
-        addresses = {
-            step.name: step.run
-            for event in (engine.earlier_events(ref) if earlier else ())
-            for step in event.steps or ()
-            if step.run
-        }
+        record = engine.read(ref)
+        status = fold(opening_status(record), self._counted(engine.events(ref)))
+        self._runs = StepRuns(engine, record)
+        known = of_all_starts(engine, ref, status.steps) if earlier else {}
+        steps = {step.name: known.get(step.name, step) for step in status.steps if step.run or earlier}
         self.there: list[Part] = []
-        for step in status.steps:
-            if address := step.run or addresses.get(step.name):
-                self._over[address] = step.state in OVER
-                self.there.append(self._part(step.name, address, over=step.state in OVER))
+        for name, (at, there) in self._runs.of(steps.values()).items():
+            over = steps[name].state in OVER
+            self._over[str(at)] = over
+            self.there.append(Part(name=name, engine=there, ref=at, over=over))
         if own:
             self.there.append(Part(name="", engine=engine, ref=ref, over=status.state in FINAL))
 
@@ -225,23 +233,12 @@ class _Steps:
         """The run of a step, if it has begun since the last look."""
         if not step.run:
             return None
-        over, was_over = step.state in OVER, self._over.get(step.run)
-        self._over[step.run] = over
+        at, there = self._runs.at(step.run)
+        over, was_over = step.state in OVER, self._over.get(str(at))
+        self._over[str(at)] = over
         if was_over is None or (was_over and not over):
-            return self._part(step.name, step.run, again=was_over is not None)
+            return Part(name=step.name, engine=there, ref=at, again=was_over is not None)
         return None
-
-    def _part(self, step: str, address: str, *, over: bool = False, again: bool = False) -> Part:
-        ref = parse_uri(address, LOCAL)
-        place = (ref.engine, ref.context, ref.namespace)
-        if ref.engine == self._ref.engine:
-            engine = self._engine
-        elif (known := self._engines.get(place)) is not None:
-            engine = known
-        else:
-            engine = choose_engine(ref.engine, context=ref.context, namespace=ref.namespace)
-            self._engines[place] = engine
-        return Part(name=step, engine=engine, ref=ref, over=over, again=again)
 
 
 Piece = TypeVar("Piece", LogLine, LogLine | LogBlock)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from echelon.engines.base import Engine, RunDamaged
-from echelon.errors import InvalidJob
+from echelon.errors import EchelonError, InvalidJob, UnknownRun
+from echelon.model.program import OVER
 from echelon.model.run import Record, RunRef, opening_status
-from echelon.model.status import Status, fold
+from echelon.model.status import Status, WorkerStatus, fold
+from echelon.observation.step_runs import StepRuns, of_all_starts
 
 
 def read_standing(engine: Engine, ref: RunRef) -> tuple[Record, Status]:
@@ -22,20 +26,48 @@ def read_standing(engine: Engine, ref: RunRef) -> tuple[Record, Status]:
 
 
 def check_exists(engine: Engine, ref: RunRef, rank: int | None, worker: int | None) -> None:
-    """Raise InvalidJob if the run has no such rank or worker: its output would never come."""
+    """Raise InvalidJob if the run, or none of the runs that it is made of, has such a rank or worker: its
+    output would never come.
+    """
     try:
         record = engine.read(ref)
     except RunDamaged:
         return  # its output may be there all the same
-    if record.job.program is not None:
-        return  # they are those of its steps, and some of these may not have begun
-    workers = opening_status(record).workers
-    if not workers:
-        return  # still queued: its world is not known yet
+    if rank is None and worker is None:
+        return
+    workers = _all_workers(engine, record)
+    if workers is None:
+        return  # it may be one of those that are not known yet
+    owner = f"run {ref.name!r}" if record.job.program is None else f"any step of run {ref.name!r}"
     for field, wanted, there in (
         ("worker", worker, [each.worker for each in workers]),
         ("rank", rank, [number for each in workers for number in each.ranks]),
     ):
         if wanted is not None and wanted not in there:
-            hint = f"they are numbered 0 to {max(there)}" if len(there) > 1 else "there is only number 0"
-            raise InvalidJob(field, wanted, f"is no {field} of run {ref.name!r}", hint=hint)
+            hint = f"they are numbered 0 to {max(there)}" if max(there) else "there is only number 0"
+            raise InvalidJob(field, wanted, f"is no {field} of {owner}", hint=hint)
+
+
+def _all_workers(engine: Engine, record: Record) -> Sequence[WorkerStatus] | None:
+    """The workers of a run; those of its steps, too. None if not all are known so far, since it or one of its
+    steps is still queued, or has not begun.
+    """
+    found = list(opening_status(record).workers)
+    if not found or record.job.program is None:
+        return found or None
+    status = read_standing(engine, record.ref)[1]
+    steps = of_all_starts(engine, record.ref, status.steps)
+    runs = StepRuns(engine, record).of(steps.values())
+    if not steps or any(step.name not in runs and step.state not in OVER for step in status.steps):
+        return None
+    for name, (at, there) in runs.items():
+        try:
+            theirs = opening_status(there.read(at)).workers
+        except UnknownRun:
+            continue  # it was removed, and its output with it
+        except EchelonError:
+            return None
+        if not theirs and steps[name].state not in OVER:
+            return None
+        found += theirs
+    return found

@@ -143,12 +143,13 @@ def _choose(need: Resources, least: int, most: int, choice: Mapping[str, Sequenc
         Site(
             name=room.node,
             free=len(room.gpus),
-            usable=min(most, _holds(need, room)),
+            usable=min(most, holds),
             model=model,
             domains=room.domains,
         )
         for model, rooms in choice.items()
         for room in rooms
+        if len(room.gpus) >= need.gpus and (holds := _holds(need, room))
     )
     # Of workers without GPUs a node may hold hundreds, and none is better than another that holds as many.
     shares: Shares = "any" if need.gpus else "largest-first"
@@ -162,20 +163,30 @@ def best_of_range(
     the narrowest span now; of several, the first that is given, and as many as have that span. Else the same
     in an empty cluster, which is worth waiting for; None if even that could not hold them.
     """
-    free = [_free(node) for node in cluster.nodes]
-    best = _best_of_range(sizes, free)
-    return best if best is not None else _best_of_range(sizes, [_empty(node) for node in all_nodes(cluster)])
+    asked = list(sizes)
+    best = _best_of_range(asked, map(_free, cluster.nodes))
+    return best if best is not None else _best_of_range(asked, map(_empty, all_nodes(cluster)))
 
 
 def _best_of_range(
-    sizes: Iterable[tuple[Resources, int, int]], rooms: Sequence[_Room]
+    sizes: Sequence[tuple[Resources, int, int]], nodes: Iterable[_Room]
 ) -> tuple[Resources, int] | None:
-    best: tuple[tuple[bool, int], tuple[Resources, int]] | None = None
-    for need, least, most in sizes:
+    """Sizes that one node may hold are tried first, then the others; what cannot be better is not tried."""
+    smallest = min(need.gpus for need, _, _ in sizes)
+    rooms = [room for room in nodes if len(room.gpus) >= smallest]
+    largest = max((len(room.gpus) for room in rooms), default=0)
+    ordered = sorted(
+        (need.gpus * least > largest, at) for at, (need, least, _) in enumerate(sizes) if need.gpus <= largest
+    )
+    best: tuple[tuple[bool, int, int], tuple[Resources, int]] | None = None
+    for narrowest, at in ordered:
+        if best is not None and best[0] < (False, narrowest, at):
+            break
+        need, least, most = sizes[at]
         for mixed, choice in enumerate(_by_model([need], rooms)):
             chosen = _choose(need, least, most, choice)
             if chosen is not None:
-                value = (mixed > 0, chosen.span)
+                value = (mixed > 0, chosen.span, at)
                 if best is None or value < best[0]:
                     best = value, (need, sum(workers for _, workers in chosen.shares))
                 break

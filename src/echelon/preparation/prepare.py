@@ -39,6 +39,7 @@ from echelon.preparation.programs import (
     words_of,
 )
 from echelon.preparation.shipping import code_limit, notes_on_paths, settle_remote
+from echelon.preparation.tracking import settle_tracking
 from echelon.values import frozen
 
 if TYPE_CHECKING:
@@ -113,6 +114,9 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     if not is_unicode(str(folder)):
         raise InvalidJob("cwd", str(folder), "is not UTF-8", hint="rename the folder, or work in another")
     notes = notes_on_paths(job) if traits.remote else ()
+    job = settle_tracking(job, surroundings)
+    if job.tracking is not None and settings.detach:
+        notes = (*notes, f"`echelon wait {job.name}` forwards the metrics to {job.tracking.to}")
     if not job.snapshot:
         return Prepared(job=job if traits.remote else replace(job, cwd=str(folder)), notes=notes)
     from echelon.bundle.archive import pack
@@ -207,7 +211,7 @@ def _prepare_written(
         bundle = pack(script.project, include=job.include, extra=files, limit=code_limit(job, traits))
     else:
         bundle = pack_files(files, limit=code_limit(job, traits))
-    job = replace(job, cwd="{code}" if traits.remote else str(folder))
+    job = settle_tracking(replace(job, cwd="{code}" if traits.remote else str(folder)), surroundings)
     travel = notes_on_travel(bundle) if traits.remote else ()
     return Prepared(job=job, bundle=bundle, project=script.project, notes=(*travel, *bundle.notes))
 

@@ -109,6 +109,7 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         "/api/cluster": lambda _request: reading.cluster(),
         "/api/runs/{name}": lambda request: reading.run(_name(request)),
         "/api/runs/{name}/events": lambda request: reading.events(_name(request)),
+        "/api/runs/{name}/slow": lambda request: reading.slow(_name(request)),
         "/api/runs/{name}/metrics": lambda request: reading.metrics(
             _name(request), _number(request, "rank"), _search(request), _number(request, "most")
         ),

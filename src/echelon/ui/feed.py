@@ -17,6 +17,7 @@ from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run
 from echelon.metrics.curves import MOST_CHARTS, Curves
 from echelon.metrics.progress import ProgressReader
+from echelon.model.engine.usage import RunUsage
 from echelon.model.event import Event
 from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.output.metric import Metric
@@ -30,6 +31,7 @@ _MOST_EVENTS = 2000  # the last ones
 _MOST_FEEDS = 8
 _QUIET = 0.3  # seconds without news, after which what there was of a run that goes on has been read
 _PATIENCE = 3.0  # seconds after the first look that a request waits for that
+_USE = 5.0  # seconds between two looks at what workers use
 _YIELD = 0.1  # seconds that the next piece of output waits at most, while a page is answered
 T = TypeVar("T")
 
@@ -52,6 +54,7 @@ class Feed:
         self.trouble: EchelonError | None = None
         self.job: str | None = None  # as text, once it was read
         self._status = Polled(lambda: run.status(progress=False), every=0.5)
+        self._use = Polled(run.usage, every=_USE)
         self._reader = ProgressReader(_patterns_of(run))
         self._reading = threading.Lock()
         self._answering, self._counting = 0, threading.Lock()  # pages that wait for lines
@@ -82,6 +85,10 @@ class Feed:
     def status(self) -> Status:
         """How the run stands, and how far it has come by the lines that were read."""
         return with_progress(self._status.get()[0], self.progress())
+
+    def usage(self) -> RunUsage:
+        """What its workers use, and how late its ranks come."""
+        return self._use.get()[0]
 
     def progress(self) -> Progress | None:
         """How far the lowest rank has come that tells it."""

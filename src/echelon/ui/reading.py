@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from echelon.model.output.progress import Progress, at_end, words
 from echelon.model.program import Step
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary, Status
+from echelon.observation.reasons import beside
 from echelon.queueing.looking import look, standing
 from echelon.ui.feed import Feed, Feeds
 from echelon.ui.polled import Polled
@@ -167,6 +169,15 @@ class Reading:
             {key: value for key, value in msgspec.to_builtins(event).items() if value is not None}
             for event in list(feed.events)
         ]
+
+    def slow(self, name: str) -> list[dict[str, Any]]:
+        """What costs a run time while all of its ranks go on, such as one that keeps the others waiting."""
+        feed = self.feed(name)
+        if self.row(name).steps is not None or feed.status().state != "running":
+            return []
+        with suppress(EchelonError):  # its samples may not be read; the page is none the worse
+            return [msgspec.to_builtins(each) for each in beside(feed.usage())]
+        return []
 
     def metrics(
         self, name: str, rank: int | None, search: str = "", most: int | None = None

@@ -168,3 +168,28 @@ def test_a_failure_and_a_restart_are_events(call: Call, write: Write) -> None:
     assert (restart["restart"], restart["cause"]["exit_code"]) == (1, 3)
     assert sum(line["kind"] == "metric" for line in lines) == 2
     assert "restart 1" in call("events", "fm").stdout
+
+
+def test_metrics_are_sent_to_a_tracker_once(run: str, call: Call) -> None:
+    sent = call("metrics", run, "--track", "tensorboard")
+    assert (sent.returncode, sent.stdout) == (0, "")
+    assert "`tensorboard --logdir" in sent.stderr
+    files = {path: path.read_bytes() for path in Path("runs/fm/tracking").rglob("*.echelon")}
+    assert sorted(path.parent.name for path in files) == ["rank-0", "rank-1"]
+    assert call("metrics", run, "--track", "tensorboard").returncode == 0
+    assert {path: path.read_bytes() for path in files} == files
+    assert len(call("metrics", run, "-o", "csv").stdout.splitlines()) == 10  # they are no metrics of the run
+    assert call("metrics", run, "--track", "mlflow").returncode == 110
+    assert call("metrics", run, "--track", "mlflow", "--plot").returncode == 2
+
+
+def test_a_run_is_forwarded_while_it_is_followed(call: Call, write: Write) -> None:
+    write("train.py", TRAIN)
+    done = call("run", "--name", "fm", "--track", "tensorboard", "train.py")
+    assert done.returncode == 0
+    (file,) = Path("runs/fm/tracking").rglob("*.echelon")
+    assert file.read_bytes().count(b"loss") == 3
+    assert "metrics: " in done.stderr
+    refused = call("run", "--track", "wandb", "train.py")
+    assert refused.returncode == 110
+    assert "wandb.init()" in refused.stderr

@@ -54,8 +54,10 @@ def test_one_row_and_its_steps_below(call: Call, home: Path) -> None:
     assert set(call("ps", "-q").stdout.split()) == {"t-1", "t-1-train"}
 
     tell(run, Step(name="train", state="queued", run=str(train), reason="no GPU is free"))
-    first, heads, *rows = call("status", "t-1").stdout.splitlines()
-    assert first == "t-1 running: step train: no GPU is free"
+    first, command, started, elapsed, results, _, heads, *rows = call("status", "t-1").stdout.splitlines()
+    assert [line.split()[0] for line in (started, elapsed)] == ["started", "elapsed"]
+    assert (command.split()[1:], results.split()) == (["notebook", "train.ipynb"], ["results", "runs/t-1"])
+    assert first == "t-1  running  step train: no GPU is free"
     assert heads.split() == ["STEP", "STATE", "TOOK", "RUN", "REASON"]
     assert rows[0].split() == ["load", "succeeded", "2.0", "s", "t-1-load"]
     assert rows[1].split()[:2] == ["train", "queued"]
@@ -179,7 +181,7 @@ def test_one_whose_steps_are_in_a_cluster(call: Call, home: Path, monkeypatch: p
     run = parent(Step(name="train", state="running", run=str(step)), program=IN_CLUSTER)
     for where in ([], ["--on", "k8s"]):
         assert [row[:2] for row in listed(call, *where)] == [["t-1", "running"]]
-        assert call("status", "t-1", *where).stdout.startswith("t-1 running")
+        assert call("status", "t-1", *where).stdout.startswith("t-1  running")
     assert [row[0] for row in listed(call, "--on", "k8s", "--steps")] == ["t-1", "t-1-train"]
     kill(run)
     assert "t-1-train stopped" in call("stop", "t-1", "--on", "k8s").stdout

@@ -78,7 +78,10 @@ def test_top_shows_each_worker_and_rank(gpus: StandIn, call: Call, stay: str) ->
     assert all(rank["memory"] > 1 << 20 and rank["processes"] >= 1 for rank in second["ranks"])
     assert first["memory"] >= sum(rank["memory"] for rank in first["ranks"])
     assert [gpu["gpu"] for gpu in first["gpus"]] == ["0", "1"]
-    assert second["gpus"][1] == {"gpu": "3", "busy": 50, "memory_used": 2 << 30, "memory": 80 << 30}
+    told = {
+        key: value for key, value in second["gpus"][1].items() if value
+    }  # it has no clock, as older drivers
+    assert told == {"gpu": "3", "busy": 50, "memory_used": 2 << 30, "memory": 80 << 30}
     text = call("top", "fm", "--once").stdout
     assert text.startswith("fm: running\n")
     heads = re.search(r"^WORKER +RANK +STATE +NODE +CPU +MEMORY +GPU +GPU MEMORY$", text, re.MULTILINE)

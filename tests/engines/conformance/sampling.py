@@ -23,6 +23,7 @@ class SamplingConformance:
         assert [(each.worker, each.state) for each in usage.workers] == [(0, "running"), (1, "running")]
         assert [[rank.rank for rank in each.ranks] for each in usage.workers] == [[0], [1]]
         assert all(each.node for each in usage.workers)
+        assert [each.kind for each in run.why()] == ["running"]
         with run.live_usage() as live:
             wait_until(lambda: live.now().workers[1].memory is not None, "the same, live")
             assert not live.ended.is_set()
@@ -31,6 +32,7 @@ class SamplingConformance:
             assert live.now().state == "stopped"
         ended = run.usage()
         assert (ended.state, [each.cpus for each in ended.workers]) == ("stopped", [None, None])
+        assert "stopped" in [each.kind for each in run.why()], "in a cluster it may also keep its results"
 
     @pytest.mark.slow
     def test_a_gang_that_neither_prints_nor_computes_is_stuck(self, harness: Harness) -> None:
@@ -40,6 +42,7 @@ class SamplingConformance:
         assert status.root_cause is not None
         assert (status.root_cause.kind, status.root_cause.rank) == ("stuck", None)
         assert "2 s" in status.root_cause.summary
+        assert {"failed", "restarts"} <= {each.kind for each in run.why()}
 
     @pytest.mark.slow
     def test_one_that_computes_without_a_word_is_not(self, harness: Harness) -> None:

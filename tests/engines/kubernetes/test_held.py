@@ -12,6 +12,7 @@ from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 from echelon.engines.base import RunDamaged
 from echelon.engines.kubernetes import held, names, record, shapes
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended
+from echelon.engines.kubernetes.follow.listing import _row
 from echelon.engines.kubernetes.nodes.inventory import queued_runs
 from echelon.engines.kubernetes.record import Stop, Stored, Waiting, is_abandoned
 from echelon.engines.kubernetes.render.dialects import InQueue
@@ -19,7 +20,8 @@ from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.engines.kubernetes.render.keeper import keeper_object
 from echelon.engines.kubernetes.render.task import read_plan, write_plan
 from echelon.engines.kubernetes.state.history import opening_events
-from echelon.engines.kubernetes.state.outcome import finished_event, summary
+from echelon.engines.kubernetes.state.outcome import finished_event
+from echelon.engines.kubernetes.state.standing import Evidence, standing
 from echelon.engines.kubernetes.state.workers import worker_of
 from echelon.model.engine.cluster import Cluster, Node
 from echelon.model.job import Job
@@ -294,5 +296,6 @@ def test_the_row_of_a_run_that_waits_has_the_workers_of_its_jobs() -> None:
     wanted = job(shares="any")
     run, plan = record_of(wanted), on(wanted, a=5, b=1)
     waits = held.with_jobs(stored_of(run), jobs_of(run, plan))
-    row = summary(waits, [], [])
+    known = Evidence(stored=waits)
+    row = _row(known, standing(known, NOW))
     assert (row.workers, row.gpus) == (2, 6)

@@ -14,11 +14,12 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RECORD, record_object, stored
 
 from echelon.admission import plan_anywhere
-from echelon.engines.kubernetes import record
+from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.record import Claim, Collected, Shipped, Stop
 from echelon.errors import StateTrouble
 from echelon.model.ends import stopped
 from echelon.model.event import LONGEST, Event, RootCause
+from echelon.model.program import Parent
 from echelon.model.run import RunRef
 
 REF = RunRef(engine="k8s", name="demo", namespace="ours")
@@ -72,6 +73,17 @@ def test_every_change_is_read_back() -> None:
     assert (found.stop, found.end, found.collected, found.claim) == (stop, end, collected, claim)
     assert record.read(patched(obj, record.claimed(None)), REF).claim is None
     assert "data" not in record.queued(found, "no room", at=6.0), "the same reason is not written again"
+
+
+def test_the_record_of_a_run_that_takes_the_place_of_a_step_names_no_parent() -> None:
+    step = record.new(
+        replace(RECORD, job=replace(RECORD.job, parent=Parent(run="t-1", step="load"))), SHIPPED
+    )
+    assert step["metadata"]["labels"][names.PARENT] == "t-1"
+    step["metadata"]["resourceVersion"] = "3"
+    made = record.new(RECORD, SHIPPED)
+    assert patched(step, record.renewed(step, made))["metadata"]["labels"] == made["metadata"]["labels"]
+    assert patched(step, record.renewed(step, step))["metadata"]["labels"] == step["metadata"]["labels"]
 
 
 def test_a_change_may_depend_on_the_version_it_was_decided_on() -> None:

@@ -270,8 +270,14 @@ def test_a_pipelines_name_stands_for_all_of_its_steps(
     write_book(Path("book.ipynb"), [("step:a", "x = 1"), ("step:b prev:a", "print(x)")])
     assert cli("notebook", "run", "book.ipynb").returncode == 0
     listed = cli("status", "book-1").stdout.splitlines()
-    assert listed[0] == "book-1 succeeded"
-    assert [line.split()[:2] for line in listed[2:]] == [["a", "succeeded"], ["b", "succeeded"]]
+    assert listed[0].split() == ["book-1", "succeeded"]
+    assert {tuple(line.split()) for line in listed} >= {
+        ("command", "notebook", "book.ipynb"),
+        ("results", "runs/book-1"),
+        ("exit", "code", "0"),
+    }
+    assert [line.split()[0] for line in listed[2:4]] == ["started", "elapsed"]
+    assert [line.split()[:2] for line in listed[-2:]] == [["a", "succeeded"], ["b", "succeeded"]]
     assert cli("logs", "book-1").stdout == "[b] 1\n"
     assert cli("logs", "-f", "book-1").stdout == "[b] 1\n"
     removed = cli("rm", "book-1", "--on", "local")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import pytest
+from tests.conftest import PATIENCE
 
 from echelon.notebook.kept.rendered import rendered_cells
 
@@ -20,3 +23,19 @@ def test_a_notebook_whose_cells_have_no_ids_is_shown_without_a_word(minor: int) 
         found = rendered_cells(document, {2: "step b"})
     assert found is not None
     assert found[0].index("x") < found[0].index("step b")
+
+
+def test_what_shows_cells_is_loaded_beside_something_else() -> None:
+    code = """
+import sys, threading
+from echelon.notebook.kept.rendered import load_beside
+assert "nbconvert" not in sys.modules
+for _ in range(2):
+    load_beside()
+assert [each.name for each in threading.enumerate()].count("nbconvert") <= 1
+for each in threading.enumerate():
+    if each.name == "nbconvert":
+        each.join()
+assert "nbconvert" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)

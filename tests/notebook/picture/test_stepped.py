@@ -5,7 +5,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import get_args
 
-from echelon.model.program import Step, StepState
+from echelon.model.program import Step
+from echelon.model.state import StepState
 from echelon.notebook.picture.stepped import drawing_of
 
 

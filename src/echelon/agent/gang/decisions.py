@@ -162,6 +162,7 @@ class Gang:
         if self.phase != "running":
             return
         self._current.stillness.note(worker, sample)
+        self._current.lateness.note(worker, sample, now)
         self.quiet(worker, sample.get("idle"), now)
         self._watch(now)
 
@@ -170,6 +171,16 @@ class Gang:
         if generation == self.generation and self.phase == "running":
             self._current.stillness.looked(worker, number, ranks)
             self._watch(now)
+
+    def timed(self, worker: int, generation: object, number: object, ranks: object, now: float) -> None:
+        """When a worker's ranks called their last collectives."""
+        if generation == self.generation and self.phase == "running":
+            self._current.lateness.told(worker, number, ranks)
+            self._watch(now)
+
+    def with_lateness(self, sample: dict[str, Any]) -> dict[str, Any]:
+        """A worker's sample, with how late its ranks come to collectives."""
+        return self._current.lateness.add_to(sample)
 
     def _watch(self, now: float) -> None:
         """Say what was seen of ranks that stand still, or end them; look again when it is time."""
@@ -194,7 +205,11 @@ class Gang:
             stillness.said = "stuck" if stuck else "quiet"
             event: dict[str, object] = {"kind": "still", "reason": sentence, "places": finding.lines}
             self.events.append(dict(event, trouble=stillness.said))
+        if current.lateness.is_asking(now):
+            return  # ranks are asked one thing at a time
         order = stillness.next_look(self._busy, now)
+        if order is None and not stillness.is_looking():
+            order = current.lateness.next_question(self._busy, now)
         if order is not None:
             order["generation"] = self.generation
             self.outbox.extend((worker, order) for worker in sorted(self._busy))

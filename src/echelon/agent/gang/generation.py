@@ -19,6 +19,7 @@ from echelon.agent.stopping import seconds_in
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
     from echelon.agent.gang.hang import Finding
+    from echelon.agent.gang.lateness import Lateness
     from echelon.agent.task import Task
 
 MOST_SPARED = 100  # restarts of a run that do not count, so that it ends in a cluster that evicts without end
@@ -40,11 +41,21 @@ class Generation:
         self.quiet: dict[int, float] = {}  # for how long the ranks of each worker did nothing
         self.stuck = False  # none of them did for too long, or some wait for others
         self.stillness = Stillness(task.stall)
+        self._lateness: Lateness | None = None
         self.hang: Finding | None = None  # what was seen of ranks that were stuck
         self.said: str | None = None  # and the sentence on it
         self.running: list[int] = []  # ranks that ran when they were stopped
         self._places: dict[str, str] = {}  # where those were that were asked
         self.killed: dict[str, float] = {}  # ranks that needed SIGKILL, and after how many seconds
+
+    @property
+    def lateness(self) -> Lateness:
+        """How late the ranks come to collectives; it is asked for when samples come."""
+        if self._lateness is None:
+            from echelon.agent.gang.lateness import Lateness  # what only running ranks need
+
+            self._lateness = Lateness()
+        return self._lateness
 
     def start_orders(
         self, start: dict[str, object], asked: Asked, addresses: list[str]

@@ -48,7 +48,7 @@ def verdict(looks: Looks, gone: Mapping[int, str] | None = None) -> Finding:
     words on those that have ended ("had exited 0").
     """
     gone = gone or {}
-    groups = _groups(looks)
+    groups = groups_of(looks)
     found = _differing(groups, looks) or _missing(groups, looks, gone)
     found = found or _together(groups) or _by_stacks(looks)
     kind, ranks, sentence = found
@@ -74,7 +74,7 @@ def has_recorder(looks: Looks) -> bool:
     return any(look.get("recorder") and look["recorder"]["groups"] for look in looks.values())
 
 
-class _Group:
+class Group:
     """A process group: its members among our ranks, and what the recorder of each tells."""
 
     __slots__ = ("known", "members", "name")
@@ -94,7 +94,7 @@ class _Group:
         return next((call for call in calls if call), None)
 
 
-def _groups(looks: Looks) -> list[_Group]:
+def groups_of(looks: Looks) -> list[Group]:
     """The process groups that recorders tell of; none if ranks say the same of themselves, as where each of
     them is a world of its own.
     """
@@ -102,17 +102,17 @@ def _groups(looks: Looks) -> list[_Group]:
     own = {rec["rank"]: rank for rank, rec in recorders.items() if isinstance(rec.get("rank"), int)}
     if len(own) < len([1 for rec in recorders.values() if rec["groups"]]):
         return []
-    groups: dict[str, _Group] = {}
+    groups: dict[str, Group] = {}
     for rank, rec in sorted(recorders.items()):
         for name, one in rec["groups"].items():
             members = one.get("ranks") or list(own)
             # Of a rank that does not answer, torch's number is that of the run.
             ours = sorted({own.get(each, each) for each in members})
-            groups.setdefault(name, _Group(name, ours)).known[rank] = one
+            groups.setdefault(name, Group(name, ours)).known[rank] = one
     return [groups[name] for name in sorted(groups)]
 
 
-def _differing(groups: list[_Group], looks: Looks) -> tuple[str, list[int], str] | None:
+def _differing(groups: list[Group], looks: Looks) -> tuple[str, list[int], str] | None:
     """Ranks that have called another collective under the same number, or with other sizes."""
     for group in groups:
         known = group.known
@@ -143,14 +143,12 @@ def _way(call: list[Any]) -> tuple[Any, ...]:
     return (call[0], call[1], call[2]) if call[0] in _ALIKE else (call[0],)
 
 
-def _missing(
-    groups: list[_Group], looks: Looks, gone: Mapping[int, str]
-) -> tuple[str, list[int], str] | None:
+def _missing(groups: list[Group], looks: Looks, gone: Mapping[int, str]) -> tuple[str, list[int], str] | None:
     """Ranks that have not called a collective that others wait in. Those come first that wait in none
     themselves; if there are none of these, the groups wait for each other.
     """
     waits = {rank for group in groups for rank in group.waiting()}
-    edges: list[tuple[_Group, int, list[int], list[int]]] = []
+    edges: list[tuple[Group, int, list[int], list[int]]] = []
     for group in groups:
         waiting = group.waiting()
         if not waiting:
@@ -188,7 +186,7 @@ def _say_missing(
     what: str,
     looks: Looks,
     gone: Mapping[int, str],
-    group: _Group,
+    group: Group,
 ) -> str:
     ways: dict[str, list[int]] = {}
     for rank in free:
@@ -205,7 +203,7 @@ def _say_missing(
     return "%s; %s %s in it" % ("; ".join(parts), _names(there), _verb(there, "waits"))
 
 
-def _together(groups: list[_Group]) -> tuple[str, list[int], str] | None:
+def _together(groups: list[Group]) -> tuple[str, list[int], str] | None:
     """A collective that all have called, and that does not end everywhere."""
     for group in groups:
         waiting = group.waiting()
@@ -284,7 +282,7 @@ def _lines(looks: Looks, first: list[int]) -> list[str]:
 
 
 def _describe(
-    number: int, call: list[Any] | None, group: _Group, looks: Looks, which: str | None = None
+    number: int, call: list[Any] | None, group: Group, looks: Looks, which: str | None = None
 ) -> str:
     """`all_reduce 5,312 ([1024, 1024] float32)`; the group is told where it has not all ranks."""
     if which is None:

@@ -119,7 +119,7 @@ class Leader:
         elif say == "stopped":
             self._drop_sample(worker)
             self.gang.stopped(worker, generation, now, message.get("places"), message.get("killed"))  # type: ignore[arg-type]
-        elif say in ("sample", "looked"):
+        elif say in ("sample", "looked", "timed"):
             self._receive_seen(worker, generation, message, now)
         elif say == "well":
             self.gang.ended_well(generation, message.get("rank"), message.get("seconds"), now)
@@ -148,8 +148,9 @@ class Leader:
         """Keep a worker's newest sample for those who look. By that, or by where its ranks are, the gang may
         be stuck.
         """
-        if message["say"] == "looked":
-            self.gang.looked(worker, generation, message.get("number"), message.get("ranks"), now)
+        if message["say"] in ("looked", "timed"):
+            take = self.gang.looked if message["say"] == "looked" else self.gang.timed
+            take(worker, generation, message.get("number"), message.get("ranks"), now)
             return
         sample = message.get("sample")
         if generation != self.gang.generation or self.gang.phase != "running" or not isinstance(sample, dict):
@@ -158,7 +159,7 @@ class Leader:
             from echelon.agent.output.samples import Board  # what only running ranks need
 
             self._board = Board(self._loop, self._task.reports, len(self._task.places))
-        self._board.put(worker, sample)
+        self._board.put(worker, self.gang.with_lateness(sample))
         self.gang.sampled(worker, sample, now)
 
     def _drop_sample(self, worker: int) -> None:

@@ -75,7 +75,7 @@ class Member:
             asks = str(message.get("stacks") or "")
             within = stopping.seconds_in(message.get("within"))
             self.stop_ranks(self._report_stopped, stopping.asked_for(message), asks, within)
-        elif order == "look":
+        elif order in ("look", "time"):
             self._look(message)
         elif order == "command":
             self.on_command(message)
@@ -100,16 +100,18 @@ class Member:
             then()
 
     def _look(self, message: dict[str, object]) -> None:
-        """Tell where the ranks are, while they go on."""
+        """Tell where the ranks are, or when they called their last collectives, while they go on."""
         generation, number = self._generation, message.get("number")
         if not self.busy or message.get("generation") != generation:
             return
+        times = message["say"] == "time"
 
         def answer(ranks: dict[str, dict[str, Any]]) -> None:
             if self.busy and self._generation == generation:
-                self._report("looked", number=number, ranks=ranks)
+                self._report("timed" if times else "looked", number=number, ranks=ranks)
 
-        self.ranks.look(not message.get("stacks"), answer)
+        what = "times" if times else "stacks" if message.get("stacks") else "recorders"
+        self.ranks.look(what, answer)
 
     def elapsed(self) -> float | None:
         """How long ago the run's first generation started, as far as this worker knows."""

@@ -69,6 +69,10 @@ class Stillness:
         self._asked, self._asked_at, self._answers = set(busy), now, {}
         return {"say": "look", "number": self._number, "stacks": quiet}
 
+    def is_looking(self) -> bool:
+        """Whether answers to a look are awaited."""
+        return bool(self._asked)
+
     def looked(self, worker: int, number: object, answers: object) -> None:
         """Take a worker's answer."""
         if number != self._number or worker not in self._asked or not isinstance(answers, dict):

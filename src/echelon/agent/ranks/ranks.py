@@ -173,12 +173,15 @@ class Ranks:
         self.on_stopping()
         self._settle_if_over()
 
-    def look(self, only_recorders: bool, then: Callable[[dict[str, dict[str, Any]]], object]) -> None:
-        """Call `then()` with what can be told of where the ranks are, without a trace in their output."""
-        from echelon.agent.ranks.stuck import looking
+    def look(self, what: str, then: Callable[[dict[str, dict[str, Any]]], object]) -> None:
+        """Call `then()` with what can be told of where the ranks are, without a trace in their output: with
+        their "stacks", by their "recorders" alone, or only the "times" that those tell.
+        """
+        from echelon.agent.ranks.stuck import looking, recorder
 
         running = {rank.number: (pid, rank.looks) for pid, rank in self._ranks.items() if not rank.launcher}
-        looking.look(self._loop, running, then, only_recorders)
+        read = recorder.read_times if what == "times" else recorder.read
+        looking.look(self._loop, running, then, what != "stacks", read)
 
     def printed_at(self) -> dict[int | None, float]:
         """When each rank last wrote anything, as time.monotonic() counts."""

@@ -10,6 +10,7 @@ import click
 
 from echelon.cli.options import complete_runs, find_run, target_options_with
 from echelon.errors import InvalidJob
+from echelon.model.tracking import TRACKERS
 
 if TYPE_CHECKING:
     from echelon.handle import Run
@@ -31,6 +32,12 @@ _MOST_CHARTS = 12
     metavar="REGEX",
     help="find metrics by this instead of the pattern the run was started with; named groups are metrics",
 )
+@click.option(
+    "--track",
+    "tracker",
+    type=click.Choice(TRACKERS),
+    help="send what a tracker does not have of them yet, instead of showing it",
+)
 @target_options_with("csv")
 def metrics(
     names: tuple[str, ...],
@@ -39,6 +46,7 @@ def metrics(
     plot: bool,
     follow: bool,
     patterns: tuple[str, ...],
+    tracker: str | None,
     **target: str | None,
 ) -> int:
     """Show what runs have measured, without RUN the newest of this folder: NAME=VALUE and the other usual
@@ -54,6 +62,7 @@ def metrics(
       echelon metrics RUN -o csv > metrics.csv
       echelon metrics RUN1 RUN2 --plot --metric loss
       echelon metrics RUN -f --rank 0
+      echelon metrics RUN --track mlflow
       echelon metrics RUN --metric-pattern 'loss is (?P<loss>\\S+) at (?P<step>\\d+)'
     """
     format_ = target["format"] or "text"
@@ -61,7 +70,15 @@ def metrics(
         raise click.UsageError("-f follows one run, and draws nothing.")
     if plot and format_ != "text":
         raise click.UsageError("--plot draws text.")
+    if tracker is not None and (follow or plot or wanted or patterns or rank is not None):
+        raise click.UsageError("--track sends all metrics that there are, and takes no other option with it.")
     runs = [find_run(name, target) for name in names or (None,)]
+    if tracker is not None:
+        from echelon.cli.printing import render
+
+        for run in runs:
+            run.track(tracker, tell=render.notice)
+        return 0
     chosen = _Chosen(wanted, rank, patterns)
     if follow or format_ != "text":
         _print_all(runs, chosen, format_, follow=follow)

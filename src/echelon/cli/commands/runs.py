@@ -17,7 +17,7 @@ from echelon.cli.options import (
     target_options,
     target_options_with,
 )
-from echelon.model.status import State
+from echelon.model.state import State
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError

@@ -73,54 +73,58 @@ def follow(
     recent = Recent()
     if terminal is not None:
         terminal.on_output = partial(recent.note, 0)
-    with run.tending() as tender:
-        with stopping_on_signals(run, job.grace) as signals:
-            render.notice(render.headline(job, run))
-            below: PaintedLines | None = None
-            colours = StepColours()
-            if terminal is None and not raw and are_possible(to_stderr=format_ != "text"):
-                below = lines_below(run, job, colours, samples=True)
-            ends: list[Event] = []
-            watcher = threading.Thread(
-                target=_attend, args=(run, tender, _LastLine(recent, only), below, ends), daemon=True
-            )
-            watcher.start()
+    tracking = run.tracking(render.notice) if job.tracking is not None else None
+    with tracking or contextlib.nullcontext():
+        with run.tending() as tender:
+            with stopping_on_signals(run, job.grace) as signals:
+                render.notice(render.headline(job, run))
+                below: PaintedLines | None = None
+                colours = StepColours()
+                if terminal is None and not raw and are_possible(to_stderr=format_ != "text"):
+                    below = lines_below(run, job, colours, samples=True)
+                ends: list[Event] = []
+                watcher = threading.Thread(
+                    target=_attend, args=(run, tender, _LastLine(recent, only), below, ends), daemon=True
+                )
+                watcher.start()
+                try:
+                    if terminal is None or not terminal.relay():
+                        with below or contextlib.nullcontext():
+                            how = {"to_stderr": format_ != "text", "raw": raw, "only": only, "recent": recent}
+                            _show(run, lambda: printer_of(run, job, colours, below=below, **how))
+                except (BrokenPipeError, OutputFailed) as error:
+                    if not signals:
+                        why = "no reader is left" if isinstance(error, BrokenPipeError) else error.message
+                        with contextlib.suppress(OSError):
+                            render.notice(f"{why}; run {run.name} goes on: `echelon logs -f {run.name}`")
+                    raise
             try:
-                if terminal is None or not terminal.relay():
-                    with below or contextlib.nullcontext():
-                        how = {"to_stderr": format_ != "text", "raw": raw, "only": only, "recent": recent}
-                        _show(run, lambda: printer_of(run, job, colours, below=below, **how))
-            except (BrokenPipeError, OutputFailed) as error:
-                if not signals:
-                    why = "no reader is left" if isinstance(error, BrokenPipeError) else error.message
-                    with contextlib.suppress(OSError):
-                        render.notice(f"{why}; run {run.name} goes on: `echelon logs -f {run.name}`")
-                raise
-        try:
-            trouble = _collect(run, watcher)
-            # What told the end may be gone by now, and what else tells it not be there yet.
-            shown = run.status(progress=False)
-            status = fold(shown, ends)
-        except UnknownRun:
-            raise RunLost(
-                f"run {run.name!r} was removed while it was followed, and its results with it",
-                hint="its Job was deleted, or `echelon rm` was called",
-            ) from None
-    render.ending(status, recent, resumable=run.resumable(job))
-    if advice := advise(status):
-        render.notice(one_line(advice))
-    if format_ != "text":
-        render.data(as_data(status), format_)
-    if shown.state not in FINAL:  # nor was its end for the one that fetches results, perhaps
-        what = "was seen once and is not shown now" if ends else "is not known yet"
-        trouble = trouble or ResultsIncomplete(
-            f"how run {run.name!r} ended {what}, and its results were not fetched",
-            hint=f"`echelon wait {run.name}` goes on",
-        )
-    if terminal is not None and terminal.interrupted:
-        signals.append(signal.SIGINT)
-    code = 128 + signals[0] if signals and status.state == "stopped" else status.exit_code or 0
-    return render.final_code(code, trouble)
+                trouble = _collect(run, watcher)
+                # What told the end may be gone by now, and what else tells it not be there yet.
+                shown = run.status(progress=False)
+                status = fold(shown, ends)
+            except UnknownRun:
+                raise RunLost(
+                    f"run {run.name!r} was removed while it was followed, and its results with it",
+                    hint="its Job was deleted, or `echelon rm` was called",
+                ) from None
+        render.ending(status, recent, resumable=run.resumable(job))
+        if tracking is not None:
+            tracking.end(status)
+        if advice := advise(status):
+            render.notice(one_line(advice))
+        if format_ != "text":
+            render.data(as_data(status), format_)
+        if shown.state not in FINAL:  # nor was its end for the one that fetches results, perhaps
+            what = "was seen once and is not shown now" if ends else "is not known yet"
+            trouble = trouble or ResultsIncomplete(
+                f"how run {run.name!r} ended {what}, and its results were not fetched",
+                hint=f"`echelon wait {run.name}` goes on",
+            )
+        if terminal is not None and terminal.interrupted:
+            signals.append(signal.SIGINT)
+        code = 128 + signals[0] if signals and status.state == "stopped" else status.exit_code or 0
+        return render.final_code(code, trouble)
 
 
 def lines_below(run: Run, job: Job, colours: StepColours, *, samples: bool = False) -> PaintedLines:

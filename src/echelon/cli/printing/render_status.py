@@ -26,14 +26,14 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
     if format_ != "text":
         _show_as_data(found, format_, conditions)
         return
-    if found.steps:
-        _show_steps(found)
-        return
     now = time.time()
     reason = f"  {one_line(found.reason)}" if found.reason else ""
     say(f"{style(found.name, bold=True)}  {state(found.state)}{reason}")
     if found.state == "damaged":
         return  # nothing else is known of it
+    if found.steps:
+        _show_steps(found, now)
+        return
     facts = [
         ("command", found.command or "-"),
         ("framework", found.framework or "-"),
@@ -43,8 +43,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         ("image", found.image or ""),
         ("namespace", found.namespace or ""),
         ("nodes", ", ".join(sorted({each.node for each in found.workers if each.node}))),
-        ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created))),
-        ("elapsed", duration((found.ended or now) - found.created)),
+        *_times(found, now),
         ("phases", phases(found, now)),
         ("progress", _progress(found)),
         ("restarts", _restarts(found)),
@@ -62,9 +61,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         facts.append(("missing", f"results of {len(found.missing) - _MOST_MISSING} more workers"))
     if found.kept:
         facts.append(("kept", _keeping(found)))
-    for name, value in facts:
-        if value:
-            say(f"  {name:<10} {one_line(value)}")
+    _show_facts(facts)
     if found.workers:
         say()
         rows = [
@@ -100,13 +97,25 @@ def _show_as_data(found: Status, format_: str, conditions: Sequence[dict[str, An
     data(found if found.kind is None else {**msgspec.to_builtins(found), "conditions": conditions}, format_)
 
 
-def _show_steps(found: Status) -> None:
-    """How a run that is made of runs stands in a line, and each of its steps in one."""
-    now = time.time()
-    say(
-        f"{style(found.name, bold=True)} {state(found.state)}"
-        + (f": {one_line(found.reason)}" if found.reason else "")
-    )
+def _times(found: Status, now: float) -> list[tuple[str, str]]:
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created))
+    return [("started", started), ("elapsed", duration((found.ended or now) - found.created))]
+
+
+def _show_facts(facts: Sequence[tuple[str, str]]) -> None:
+    for name, value in facts:
+        if value:
+            say(f"  {name:<10} {one_line(value)}")
+
+
+def _show_steps(found: Status, now: float) -> None:
+    """What there is to say of a run that is made of runs as a whole, and each of its steps in a line."""
+    code = "" if found.exit_code is None else str(found.exit_code)
+    facts = [("command", found.command), *_times(found, now), ("results", near(found.results))]
+    if found.step_word == "trial":
+        facts.append(("trials", _done_and_best(found)))
+    _show_facts([*facts, ("exit code", code), *(("missing", each) for each in found.missing)])
+    say()
     if found.step_word == "trial":
         _show_trials(found, now)
         return
@@ -123,15 +132,16 @@ def _show_steps(found: Status) -> None:
     table(("STEP", "STATE", "TOOK", "RUN", "REASON"), rows)
     for each in dict.fromkeys(step.hint for step in found.steps if step.hint):
         say(f"  hint: {one_line(each)}")
-    for each in found.missing:
-        say(f"  missing: {one_line(each)}")
+
+
+def _done_and_best(found: Status) -> str:
+    done = sum(step.state in DONE for step in found.steps)
+    best = "" if found.objective is None else words_of_best(found.steps, found.objective)
+    return f"{done} of {len(found.steps)} done{f', {best}' if best else ''}"
 
 
 def _show_trials(found: Status, now: float) -> None:
     """The trials of a sweep, the best first."""
-    done = sum(step.state in DONE for step in found.steps)
-    best = "" if found.objective is None else words_of_best(found.steps, found.objective)
-    say(f"  {done} of {len(found.steps)} done{f', {best}' if best else ''}")
     names = list(dict.fromkeys(name for step in found.steps for name in step.params))
     metric = [] if found.objective is None else [found.objective.metric]
     rows = [

@@ -1,4 +1,4 @@
-"""How the workers of a run are printed with what they use."""
+"""How the workers of a run are printed with what they use, and what is going on with it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from echelon.cli.printing.render import data, table
-from echelon.cli.printing.say import say
-from echelon.cli.printing.words import state
+from echelon.cli.printing.say import say, style
+from echelon.cli.printing.words import one_line, state
 from echelon.model.engine.sample import gpus_of
 from echelon.model.resources import format_memory
+from echelon.observation.reasons import beside, lateness_in_words, slow_ranks
 
 if TYPE_CHECKING:
-    from echelon.model.engine.sample import GpuSample, WorkerSample
+    from echelon.model.engine.sample import GpuSample, RankSample, WorkerSample
     from echelon.model.engine.usage import RunUsage, WorkerUse
+    from echelon.observation.reasons import Reason
 
-_HEADS = ("WORKER", "RANK", "STATE", "NODE", "CPU", "MEMORY", "GPU", "GPU MEMORY")
+_HEADS = ("WORKER", "RANK", "STATE", "NODE", "CPU", "MEMORY", "GPU", "GPU MEMORY", "LATE")
+_COLOURS = {"stuck": "red", "failed": "red", "lost": "red", "slow": "yellow", "throttled": "yellow"}
 
 
 def run_usage(found: RunUsage, format_: str) -> None:
@@ -24,7 +27,8 @@ def run_usage(found: RunUsage, format_: str) -> None:
         data(found, format_)
         return
     say(f"{found.name}: {state(found.state)}")
-    rows = [row for worker in found.workers for row in _rows(worker)]
+    slow = slow_ranks(found)
+    rows = [row for worker in found.workers for row in _rows(worker, slow)]
     if not rows:
         say("its workers are not known yet")
         return
@@ -36,6 +40,25 @@ def run_usage(found: RunUsage, format_: str) -> None:
         [_HEADS[number] for number in shown],
         [tuple(row[number] or "-" for number in shown) for row in rows],
     )
+    for number, reason in enumerate(beside(found)):
+        if number == 0:
+            say()
+        say(style(one_line(reason.text), fg=_COLOURS.get(reason.kind)))
+
+
+def reasons(name: str, uri: str, found: Sequence[Reason], format_: str) -> None:
+    """What is going on with a run, a line for each reason and, below it, more on it."""
+    if format_ != "text":
+        data({"name": name, "uri": uri, "reasons": found}, format_)
+        return
+    say(style(name, bold=True))
+    for reason in found:
+        part = f"step {reason.part}: " if reason.part else ""
+        say(f"  {part}{style(one_line(reason.text), fg=_COLOURS.get(reason.kind))}")
+        for line in reason.details:
+            say(f"    {line}")
+        if reason.hint:
+            say(f"    hint: {one_line(reason.hint)}")
 
 
 def use_in_words(sample: WorkerSample | None) -> str:
@@ -47,7 +70,7 @@ def use_in_words(sample: WorkerSample | None) -> str:
     return "  ".join([*parts, f"GPU {' '.join(filter(None, (busy, memory)))}"] if memory else parts)
 
 
-def _rows(worker: WorkerUse) -> Iterator[tuple[str, ...]]:
+def _rows(worker: WorkerUse, slow: Sequence[int]) -> Iterator[tuple[str, ...]]:
     """A row for the worker; where it has several ranks, each has one below it."""
     several = len(worker.ranks) > 1
     memory = "" if worker.memory is None else format_memory(worker.memory)
@@ -61,6 +84,7 @@ def _rows(worker: WorkerUse) -> Iterator[tuple[str, ...]]:
         "" if worker.cpus is None else _percent(worker.cpus),
         memory,
         *_gpu_cells(worker.gpus),
+        "" if several else " ".join(_late(each, slow) for each in worker.ranks),
     )
     for each in worker.ranks if several else ():
         gpus = gpus_of(worker, each.rank)
@@ -72,7 +96,13 @@ def _rows(worker: WorkerUse) -> Iterator[tuple[str, ...]]:
             _percent(each.cpus),
             format_memory(each.memory),
             *_gpu_cells(gpus),
+            _late(each, slow),
         )
+
+
+def _late(rank: RankSample, slow: Sequence[int]) -> str:
+    """How late a rank comes that keeps the others waiting."""
+    return lateness_in_words(rank.late) if rank.late is not None and rank.rank in slow else ""
 
 
 def _percent(cpus: float) -> str:

@@ -16,15 +16,14 @@ from echelon.engines.kubernetes.files.results import whereabouts
 from echelon.engines.kubernetes.files.results.forgetting import check_fetched, check_volume, were_brought
 from echelon.engines.kubernetes.files.results.home import as_owner
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.follow import read_events
+from echelon.engines.kubernetes.follow.follow import examine, read_events
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.ownership.belonging import belongs, describe_left, identity_of
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
-from echelon.engines.kubernetes.state import outcome, whole, workers
+from echelon.engines.kubernetes.state import whole, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
-from echelon.model.event import Event
 from echelon.model.grace import grace_in_pods
 from echelon.model.run import RunRef, StopSignal
 
@@ -41,7 +40,7 @@ def stop_run(
     """
     view = views.look(api, ref)
     stored = view.stored
-    if (end := _end_of(api, view)) is not None:
+    if (end := examine(api, view).end) is not None:
         control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
         return None
     now = signal == "SIGKILL"
@@ -175,17 +174,8 @@ def _check_over(api: Api, view: View) -> None:
     stored, name = view.stored, view.stored.run.ref.name
     phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
     if phase == "started":
-        goes_on = _end_of(api, view) is None
+        goes_on = examine(api, view).end is None
     else:
         goes_on = stored.stop is None and phase in ("queued", "starting")
     if goes_on:
         raise StateTrouble(f"run {name!r} has not ended", hint=f"`echelon stop {name}` first")
-
-
-def _end_of(api: Api, view: View) -> Event | None:
-    """How the run ended, by its objects; None if it has not, or if only its leader's log has it."""
-    stored = view.stored
-    end = outcome.settled_end(stored, view.jobs, view.pods, view.waiting)
-    if end is not None or not any(map(workers.has_started, view.pods)):
-        return end
-    return next((each for each in read_events(api, stored.run.ref) if each.kind == "finished"), None)

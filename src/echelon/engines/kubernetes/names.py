@@ -10,11 +10,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from echelon.model.pods.pod import SIDECAR, PodOptions
+from echelon.model.job import Job
+from echelon.model.pods.pod import SIDECAR
+from echelon.model.program import Parent
 from echelon.model.world import World, worker_count
 
 # Labels, on everything that belongs to a run and on its pods.
 RUN = "echelon.dev/run"
+PARENT = "echelon.dev/parent"  # of a step's run alone: the run that it is a part of
 ROLE = "echelon.dev/role"
 OWNER = "echelon.dev/owner"  # a label that can be selected by, and an annotation with the name in full
 COMPONENT = "app.kubernetes.io/component"
@@ -63,6 +66,7 @@ MOST_PRIORITY = "echelon.dev/max-priority"  # on namespaces: the highest priorit
 
 # Kueue's own.
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # on Jobs
+KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"  # a user's label on Jobs: a WorkloadPriorityClass
 KUEUE_QUEUES = "localqueues.v1beta1.kueue.x-k8s.io"
 KUEUE_WORKLOADS = "workloads.v1beta1.kueue.x-k8s.io"
 KUEUE_FLAVORS = "resourceflavors.v1beta1.kueue.x-k8s.io"
@@ -137,10 +141,11 @@ TERMINATION = "/dev/termination-log"
 _LABEL_LENGTH = 63
 
 
-def labels_of(run: str, owner: str, component: str) -> dict[str, str]:
-    """The labels of an object that belongs to a run."""
+def labels_of(run: str, owner: str, component: str, parent: Parent | None = None) -> dict[str, str]:
+    """The labels of an object that belongs to a run; one more names the run that this is a part of."""
     return {
         RUN: run,
+        **({} if parent is None else {PARENT: parent.run}),
         OWNER: owner_slug(owner),
         "app.kubernetes.io/name": "echelon",
         "app.kubernetes.io/instance": run,
@@ -149,12 +154,12 @@ def labels_of(run: str, owner: str, component: str) -> dict[str, str]:
     }
 
 
-def metadata(run: str, owner: str, name: str, component: str, options: PodOptions) -> dict[str, Any]:
-    """The metadata of an object that belongs to a run."""
+def metadata(run: str, owner: str, name: str, component: str, job: Job) -> dict[str, Any]:
+    """The metadata of an object that belongs to a run of this job."""
     return {
         "name": name,
-        "labels": {**options.labels, **labels_of(run, owner, component)},
-        "annotations": {**options.annotations, OWNER: owner},
+        "labels": {**job.pod.labels, **labels_of(run, owner, component, job.parent)},
+        "annotations": {**job.pod.annotations, OWNER: owner},
     }
 
 

@@ -10,23 +10,48 @@ from echelon.values import frozen
 
 
 @frozen
+class Lateness:
+    """How a rank comes to the `collectives` that it calls with others, over the last of them: the share in
+    which it comes `last`, its `mean` seconds after half of the ranks have come, and the share of the time for
+    which others wait for it, as it usually is. Where the ranks are on machines with different clocks
+    (`same_clock`), some milliseconds are inexact.
+    """
+
+    collectives: int
+    last: float
+    mean: float
+    waits: float
+    same_clock: bool = True
+
+
+@frozen
 class RankSample:
-    """One rank, with all processes below it."""
+    """One rank, with all processes below it; `late` is known of ranks whose torch records collectives."""
 
     rank: int
     cpus: float
     memory: int
     processes: int = 1
+    late: Lateness | None = None
 
 
 @frozen
 class GpuSample:
-    """One GPU that the worker's ranks see; `busy` in per cent, None where the driver does not say."""
+    """One GPU that the worker's ranks see; `busy` in per cent, the clock of its cores in MHz and the highest
+    that it has, degrees Celsius, watts: None where the driver does not say. `slowed` is what slows its clock
+    down, in nvidia-smi's words.
+    """
 
     gpu: str
     busy: int | None = None
     memory_used: int = 0
     memory: int = 0
+    clock: float | None = None
+    clock_most: float | None = None
+    temperature: float | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    slowed: tuple[str, ...] = ()
 
 
 @frozen

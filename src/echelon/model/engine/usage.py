@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from echelon.model.engine.sample import GpuSample, RankSample, Samples
-from echelon.model.status import State, Status, WorkerState
+from echelon.model.state import State
+from echelon.model.status import Status, WorkerState
 from echelon.values import frozen
 
 

@@ -26,6 +26,7 @@ from echelon.notebook.kept.folder import (
     published,
     write_record,
 )
+from echelon.notebook.kept.rendered import load_beside
 
 # What is told of a step and written down of it, too.
 _IN_BOTH = ("state", "run", "started", "ended", "reason", "hint", "exit_code", "cell", "line")
@@ -115,8 +116,12 @@ class NotebookSteps:
         )
 
     def changed(self, step: Step) -> None:
-        """Write it down, and to the disk when a step is over."""
+        """Write it down, and to the disk when a step is over. While the last ones run, there is time to make
+        ready for the report, which comes then.
+        """
         self._note(step.name, sync=step.state in OVER, **{name: getattr(step, name) for name in _IN_BOTH})
+        if step.state == "running" and all(each.state != "waiting" for each in self.record.steps.values()):
+            load_beside()
 
     def _note(self, name: str, *, sync: bool = False, **changes: Any) -> None:
         with self._lock:

@@ -28,8 +28,8 @@ from echelon.engines.decoding import decode
 from echelon.engines.durable import replace_file, write_file
 from echelon.engines.reservation import RUNS, make_runs
 from echelon.errors import StateTrouble, from_os_error
-from echelon.model.program import StepState
 from echelon.model.settings import Settings
+from echelon.model.state import StepState
 from echelon.notebook.kept.volume import RunVolume
 from echelon.notebook.picture.graph import Node
 from echelon.values import frozen

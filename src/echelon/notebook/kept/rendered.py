@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Any
+
+
+@cache
+def load_beside() -> None:
+    """Begin to import nbconvert, for a caller that waits for something else: that takes longer than the rest
+    of what is done here.
+    """
+    threading.Thread(target=_load, name="nbconvert", daemon=True).start()
+
+
+def _load() -> None:
+    with suppress(ImportError):
+        import nbconvert  # noqa: F401
 
 
 def rendered_cells(document: Mapping[str, Any], heads: Mapping[int, str]) -> tuple[str, str] | None:

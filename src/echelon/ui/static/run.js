@@ -44,6 +44,8 @@ export function Run({ name, readOnly }) {
     <${Notices} connected=${connected} trouble=${trouble} name=${name} more=${run.trouble} />
     <h1>${name} <${State} state=${status.state} /></h1>
     ${status.reason && status.reason !== status.root_cause?.summary ? html`<p class="reason">${plain(status.reason)}</p>` : null}
+    ${status.places.length ? html`<ul class="reason">${status.places.map((place) => html`<li>${plain(place)}</li>`)}</ul>` : null}
+    ${isMade || status.state !== "running" ? null : html`<${Slow} path=${path} />`}
     <dl class="facts">
       ${run.parent ? html`<dt>Step of</dt><dd><a href=${`#/run/${encodeURIComponent(run.parent)}`}>${run.parent}</a></dd>` : null}
       <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
@@ -80,6 +82,20 @@ function Body({ name, path, run, isMade, over, lines, curves, wanted, ask, choos
     <h2>Results</h2><${Results} path=${path} name=${name} state=${state} />
     <details><summary>What happened</summary><${Events} path=${path} state=${state} /></details>
     ${isMade ? null : html`<details><summary>Job file</summary><pre>${run.job || "It cannot be read."}</pre></details>`}`;
+}
+
+const LOOK = 10000; // milliseconds between two looks
+
+// Who keeps the others waiting, and what slows a GPU down.
+function Slow({ path }) {
+  const [found, setFound] = useState([]);
+  useEffect(() => {
+    const look = () => get(`${path}/slow`).then(setFound, () => setFound([]));
+    look();
+    const timer = setInterval(look, LOOK);
+    return () => clearInterval(timer);
+  }, [path]);
+  return html`<div role="status">${found.map((each) => html`<p class="slow">${plain(each.text)}</p>`)}</div>`;
 }
 
 function Took({ status, skew, over }) {

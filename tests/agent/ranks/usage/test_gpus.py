@@ -45,6 +45,48 @@ def test_what_is_told_of_a_gpu() -> None:
     assert visible_gpus("No devices were found\n", None) == []
 
 
+# The first is of a real H200 that does nothing, with driver 580; the others have fields as nvml.h has them.
+CLOCKS = (
+    f"0, {uuid(0)}, NVIDIA H200, 143771, 0, 0, 345, 1980, 33, 77.53, 700.00, 0x0000000000000001\n"
+    f"1, {uuid(1)}, NVIDIA H200, 143771, 9, 99, 1095, 1980, 91, 402.10, 700.00, 0x0000000000000048\n"
+    f"2, {uuid(2)}, Tesla K80, 11441, 9, 99, 562, 875, 60, [N/A], [Not Supported], [N/A]\n"
+)
+
+
+def test_clocks_and_what_slows_them_down() -> None:
+    idle, hot, old = visible_gpus(CLOCKS, None)
+    assert idle == {
+        "gpu": "0",
+        "busy": 0,
+        "memory_used": 0,
+        "memory": 143771 << 20,
+        "clock": 345.0,
+        "clock_most": 1980.0,
+        "temperature": 33.0,
+        "power": 77.53,
+        "power_limit": 700.0,
+        "slowed": [],
+    }
+    assert (hot["clock"], hot["temperature"], hot["slowed"]) == (1095.0, 91.0, ["HW thermal slowdown"])
+    assert (old["clock"], old["power"], old["power_limit"], old["slowed"]) == (562.0, None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("bits", "slowed"),
+    [
+        ("0x0000000000000000", []),
+        ("0x0000000000000112", []),  # clocks that somebody has set, of a group, of a display
+        ("0x0000000000000004", ["SW power cap"]),
+        ("0x0000000000000008", ["HW slowdown"]),
+        ("0x0000000000000088", ["HW power brake slowdown"]),
+        ("0x0000000000000024", ["SW thermal slowdown", "SW power cap"]),
+    ],
+)
+def test_bits_in_nvidia_smi_s_words(bits: str, slowed: list[str]) -> None:
+    (gpu,) = visible_gpus(f"0, {uuid(0)}, NVIDIA H200, 1, 0, 0, 345, 1980, 33, 77.53, 700.00, {bits}\n", None)
+    assert gpu["slowed"] == slowed
+
+
 class Asking:
     """A loop with the children of an agent."""
 
@@ -95,6 +137,18 @@ def test_it_is_asked_again_and_again(tmp_path: Path, asking: Asking) -> None:
     assert len(asking.children) == 1
     asking.until(lambda: asked.newest[0]["busy"] == 99)
     assert asked.pids == frozenset()
+
+
+def test_clocks_are_asked_for_first(tmp_path: Path, asking: Asking) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        f"#!/bin/sh\ncase $1 in *clocks_throttle_reasons.active) echo '{CLOCKS.splitlines()[1]}';; esac\n"
+    )
+    program.chmod(0o755)
+    asked = Gpus(asking.loop, asking.children, {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    asked.ask()
+    asking.until(lambda: asked.newest)
+    assert asked.newest[0]["clock"] == 1095.0
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])

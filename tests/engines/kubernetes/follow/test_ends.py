@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -13,12 +14,16 @@ from tests.engines.kubernetes.stand_in import StandIn, says
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.diagnose import Trouble
-from echelon.engines.kubernetes.follow import ends, follow
+from echelon.engines.kubernetes.follow import follow
+from echelon.engines.kubernetes.follow.evidence import confirm, evidence
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.state.history import LeaderEvents
+from echelon.engines.kubernetes.state.standing import standing
 from echelon.errors import Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine, Line
+
+NOW = 1e9
 
 
 @pytest.fixture
@@ -33,18 +38,23 @@ def test_a_stop_that_the_watch_has_not_brought_yet_explains_the_end(api: Api, st
         "reason": "DeadlineExceeded",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    view = View(stored=stored(), jobs=[{**job(), "status": {"conditions": [failed]}}], pods=[])
-    early = ends.end_of(view, LeaderEvents())
+    made = {**job(), "status": {"conditions": [failed]}}
+    view = View(stored=stored(), jobs=[made], pods=[])
+    early = standing(evidence(view), NOW).end
     assert early is not None
     assert early.outcome == "timed-out"
     known = record_object(stop={"at": 200.0, "reason": "stopped by ann"})
     known["metadata"]["labels"] = {"echelon.dev/run": "demo"}
-    stand_in.answer_with(says(200, json.loads(json.dumps(known))))
-    fresh = ends.record_now(api, RECORD.ref, view.stored)
-    assert fresh is not None
-    end = ends.end_of(View(stored=fresh, jobs=view.jobs, pods=[]), LeaderEvents())
-    assert end is not None
-    assert (end.outcome, end.reason) == ("stopped", "stopped by ann")
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        one = handler.path.endswith("/demo")
+        says(200, json.loads(json.dumps(known if one else {"metadata": {}, "items": []})))(handler)
+
+    stand_in.answer_with(answer)
+    found = confirm(api, RECORD.ref, view, LeaderEvents())
+    assert found is not None
+    assert found.end is not None
+    assert (found.end.outcome, found.end.reason) == ("stopped", "stopped by ann")
 
 
 def test_a_quota_is_told_once_though_its_numbers_change() -> None:
@@ -116,5 +126,6 @@ def test_workers_that_kueue_sends_away_have_not_ended_the_run() -> None:
     cause = {"summary": "worker 0 was lost", "kind": "worker-left", "worker": 0}
     for each in ({**VERDICT, "cause": cause}, LAST):
         list(leader.read(EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()), []))
-    assert ends.end_of(View(stored=stored(), jobs=[job()], pods=[]), leader) is not None
-    assert ends.end_of(View(stored=stored(), jobs=[job(suspend=True)], pods=[]), leader) is None
+    for suspended in (False, True):
+        seen = View(stored=stored(), jobs=[job(suspend=suspended)], pods=[])
+        assert (standing(evidence(seen, leader.told), NOW).end is None) is suspended

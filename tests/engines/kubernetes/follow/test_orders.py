@@ -19,10 +19,11 @@ from tests.engines.kubernetes.small import RECORD, RUNNING, WAITING, ended, job,
 
 from echelon.agent.task import NO_LEADER
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.follow import ends, follow
+from echelon.engines.kubernetes.follow import evidence, follow
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.state.history import LeaderEvents
-from echelon.engines.kubernetes.state.outcome import finished_event, settled_end
+from echelon.engines.kubernetes.state.outcome import finished_event
+from echelon.engines.kubernetes.state.standing import Evidence, standing
 from echelon.errors import Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine, Line, LogLine
@@ -163,6 +164,7 @@ def gist(end: Event | None) -> tuple[object, ...] | None:
 
 
 LOST = ("failed", 117, 0)
+NOW = 1e9
 QUICK = settings(
     max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )  # to shrink takes minutes
@@ -197,8 +199,8 @@ def test_an_end_that_was_told_once_is_told_from_then_on(moments: list[Cluster], 
 def test_objects_alone_tell_no_other_end(moments: list[Cluster]) -> None:
     """As `ps` sees it; what they leave open, the logs tell."""
     for now in moments:
-        for each in (finished_event, settled_end):
-            end = each(stored(end=KEPT if now.kept else None), now.jobs(), now.pods())
+        known = Evidence(stored=stored(end=KEPT if now.kept else None), jobs=now.jobs(), pods=now.pods())
+        for end in (finished_event(known.stored, known.jobs, known.pods), standing(known, NOW).end):
             assert gist(end) in (None, LOST), now
         if (
             now.kept
@@ -206,7 +208,7 @@ def test_objects_alone_tell_no_other_end(moments: list[Cluster]) -> None:
             and now.leader in ("killed", "gone")
             and now.next in ("", "waits")
         ):
-            assert settled_end(stored(end=KEPT), now.jobs(), now.pods()) is not None, now
+            assert standing(known, NOW).end is not None, now
 
 
 def heard(logs: Cluster) -> LeaderEvents:
@@ -225,8 +227,8 @@ def follow_to(view: View, now: Cluster, leader: LeaderEvents) -> Event | None:
         patch.setattr("echelon.engines.kubernetes.follow.view.look", lambda *_: fresh)
         patch.setattr("echelon.engines.kubernetes.follow.view.find_record", lambda *_: fresh.stored)
         api: Any = None
-        found = ends.looked_again(api, RECORD.ref, view, leader)
-        return None if found is None else ends.final_end(api, found, leader)
+        found = evidence.confirm(api, RECORD.ref, view, leader)
+        return None if found is None else found.end
 
 
 @QUICK
@@ -254,7 +256,7 @@ def test_an_end_is_not_told_while_the_api_server_cannot_be_asked(monkeypatch: py
     view, api = seen(now, now, now), object()
     monkeypatch.setattr("echelon.engines.kubernetes.follow.view.look", away)
     monkeypatch.setattr("echelon.engines.kubernetes.follow.view.find_record", lambda *_: view.stored)
-    assert ends.looked_again(api, RECORD.ref, view, LeaderEvents()) is None  # type: ignore[arg-type]
+    assert evidence.confirm(api, RECORD.ref, view, LeaderEvents()) is None  # type: ignore[arg-type]
 
 
 def test_lines_of_pods_that_the_watch_has_not_shown_are_read_before_the_run_counts_as_over(

@@ -46,6 +46,7 @@ def test_a_priority_that_kueue_does_not_heed_is_refused(api: Api, stand_in: Stan
         with pytest.raises(InvalidJob, match="has no effect in Kueue's queue team") as refused:
             check_priority(api, wanted)
         assert "--priority-class" in refused.value.hint
+        assert "--label kueue.x-k8s.io/priority-class=NAME" in refused.value.hint
     check_priority(api, Job(name="a", script="a.py", pod=PodOptions(queue="team")))
     assert stand_in.seen == []
 

@@ -18,7 +18,7 @@ from tests.engines.kubernetes.test_held import job, merged, on
 from echelon.engines.base import ShapeKept, Taken
 from echelon.engines.kubernetes import control, names, record
 from echelon.engines.kubernetes.client.api import AlreadyThere, Conflict, Invalid, Listing, NotThere
-from echelon.engines.kubernetes.follow import ends
+from echelon.engines.kubernetes.follow import evidence
 from echelon.engines.kubernetes.follow.view import look
 from echelon.engines.kubernetes.queue import admitting
 from echelon.engines.kubernetes.record import Stop
@@ -376,6 +376,4 @@ def test_jobs_that_a_watch_has_not_shown_yet_are_looked_for_before_a_run_counts_
     end = finished_event(behind.stored, behind.jobs, behind.pods)
     assert end is not None
     assert end.outcome == "lost", "as it would be if they were deleted"
-    now = ends.looked_again(server, REF, behind, LeaderEvents())  # type: ignore[arg-type]
-    assert now is not None
-    assert finished_event(now.stored, now.jobs, now.pods) is None
+    assert evidence.confirm(server, REF, behind, LeaderEvents()) is None  # type: ignore[arg-type]

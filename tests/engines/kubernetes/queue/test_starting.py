@@ -16,10 +16,12 @@ from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 from echelon.engines.kubernetes import ending, names, objects, record
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.engine import KubernetesEngine
+from echelon.engines.kubernetes.follow.evidence import evidence
 from echelon.engines.kubernetes.follow.view import View, look
 from echelon.engines.kubernetes.queue import starting
 from echelon.engines.kubernetes.record import SUBMISSION, Stop
-from echelon.engines.kubernetes.state.outcome import finished_event, summary
+from echelon.engines.kubernetes.state.outcome import finished_event
+from echelon.engines.kubernetes.state.standing import standing
 from echelon.engines.kubernetes.upkeep.actions import CompleteStart, EndJobs
 from echelon.engines.kubernetes.upkeep.decisions import RunView, decide
 from echelon.engines.kubernetes.upkeep.tend import carry_out
@@ -189,7 +191,7 @@ def test_a_client_that_is_at_it_is_left_alone() -> None:
     view = server.look()
     assert set(server.jobs) == {"demo"}
     assert waiting(server) == {"demo"}
-    assert summary(view.stored, view.jobs, view.pods).state == "starting"
+    assert standing(evidence(view), 1e9).state == "starting"
     admitted = view.stored.admitted or 0.0
     assert decide(RunView(objects=view), admitted + 1) == []
     assert find_untended(view.stored, view.jobs, now=admitted + 1) is None

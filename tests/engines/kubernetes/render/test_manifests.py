@@ -22,7 +22,7 @@ from echelon import __version__
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped, new, read
-from echelon.engines.kubernetes.render import manifests
+from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.image import image_note, image_of
 from echelon.engines.kubernetes.render.payload import Payload, layout, map_names, weigh
@@ -30,6 +30,7 @@ from echelon.errors import InvalidJob, StateTrouble
 from echelon.model.job import Job
 from echelon.model.pods import template
 from echelon.model.pods.pod import KUBEFLOW_KIND, Output, PodOptions
+from echelon.model.program import Parent
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import Settings
 from echelon.model.world import Group, World
@@ -70,6 +71,29 @@ def pods_of(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each["spec"]["template"] for each in of_kind(objects, "Job")]
 
 
+def check_parent_is_named(case: Case) -> None:
+    """All that says which run it belongs to says of a step's run its parent, too; nothing else is other."""
+    record, plan = planned(case)
+    step = replace(record, job=replace(record.job, parent=Parent(run="t-1", step="train", key="k")))
+    dialect = dialects.named(record.job.pod.job_kind)
+    plain, found = (
+        manifests.render(each, plan, case.shipped, dialect, **case.options) for each in (record, step)
+    )
+    named = [about["labels"] for about in _metadata(found) if names.RUN in about.get("labels", ())]
+    assert len(named) > len(found), "pods, too"
+    assert [labels.pop(names.PARENT) for labels in named] == ["t-1"] * len(named)
+    assert found[0].pop("data") != plain[0].pop("data"), "the record has the job"
+    assert found == plain
+
+
+def _metadata(value: Any) -> Iterator[dict[str, Any]]:
+    """All metadata in objects, that of templates in them too."""
+    if isinstance(value, dict):
+        yield from [value["metadata"]] if "metadata" in value else ()
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _metadata(each)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str) -> None:
     text, path = dump(objects_of(CASES[name])), GOLDEN / f"{name}.yaml"
@@ -88,6 +112,11 @@ def test_every_object_is_labelled_as_the_runs_and_says_whose_it_is(name: str) ->
         assert about["annotations"][names.OWNER] == "Ann <ann@example.com>"
     assert objects[0]["metadata"]["annotations"]["echelon.dev/schema"] == "2"
     assert "uid" not in json.dumps(objects)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_that_is_made_for_a_step_names_its_parent(name: str) -> None:
+    check_parent_is_named(CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)

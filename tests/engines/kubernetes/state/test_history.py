@@ -15,6 +15,7 @@ from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.follow.logs import gap
 from echelon.engines.kubernetes.state import history
 from echelon.engines.kubernetes.state.history import LeaderEvents, opening_events
+from echelon.engines.kubernetes.state.standing import finish
 from echelon.model.copy import Manifest
 from echelon.model.event import Event, RootCause
 from echelon.model.output.log import EventLine, Line, LogLine
@@ -64,13 +65,13 @@ def kinds(leader: LeaderEvents, *lines: EventLine) -> list[str]:
 def test_the_end_is_the_leaders_own_after_the_verdict() -> None:
     leader = LeaderEvents()
     assert kinds(leader, line(0, said("worker-ended", 1.0, worker=0))) == ["worker-ended"]
-    assert not leader.over
+    assert not leader.told.over
     verdict = said("verdict", 2.0, outcome="succeeded", exit_code=0)
     assert kinds(leader, line(1, verdict), line(2, said("worker-ended", 3.0, worker=1))) != []
-    assert not leader.over
+    assert not leader.told.over
     assert kinds(leader, line(3, said("worker-ended", 4.0, worker=0)))
-    assert leader.over
-    end = history.finish(leader, stored(), [])
+    assert leader.told.over
+    end = finish(leader.told, stored(), [])
     assert (end.kind, end.outcome, end.at) == ("finished", "succeeded", 4.0)
 
 
@@ -79,9 +80,9 @@ def test_workers_that_begin_anew_have_not_ended_and_repeat_nothing() -> None:
     verdict = said("verdict", 2.0, outcome="failed", exit_code=117)
     old = (line(0, verdict), line(1, said("worker-ended", 3.0, worker=0)))
     assert kinds(first, *old)
-    assert first.over
+    assert first.told.over
     again = LeaderEvents(first.known)
-    assert (again.over, again.verdict, kinds(again, *old)) == (False, None, [])
+    assert (again.told.over, again.told.verdict, kinds(again, *old)) == (False, None, [])
     assert kinds(again, line(2, said("worker-started", 9.0, worker=0))) == ["worker-started"]
 
 
@@ -96,7 +97,7 @@ def test_the_end_has_what_every_worker_stated() -> None:
         said("worker-ended", 5.0, worker=0),
     ]
     assert kinds(leader, *(line(number, each) for number, each in enumerate(lines)))
-    assert history.finish(leader, stored(), []).manifests == (convert(manifest, Manifest),)
+    assert finish(leader.told, stored(), []).manifests == (convert(manifest, Manifest),)
 
 
 def test_a_loss_that_was_explained_stays_explained() -> None:
@@ -110,9 +111,9 @@ def test_a_loss_that_was_explained_stays_explained() -> None:
     assert kinds(leader, *(line(number, each) for number, each in enumerate(lines)))
     kept = RootCause(summary="worker 1 was lost: its pod was deleted", kind="worker-left", worker=1)
     known = replace(stored(), end=Event(kind="finished", at=5.0, outcome="failed", cause=kept))
-    assert history.finish(leader, known, []).cause == kept
+    assert finish(leader.told, known, []).cause == kept
     other = replace(stored(), end=Event(kind="finished", at=5.0, cause=replace(kept, worker=2)))
-    assert history.finish(leader, other, []).cause == convert(cause, RootCause)
+    assert finish(leader.told, other, []).cause == convert(cause, RootCause)
 
 
 def test_a_leader_that_replaces_another_does_not_know_how_it_was_lost_and_the_cluster_does() -> None:
@@ -200,7 +201,7 @@ def test_an_eviction_is_known_at_the_end_though_its_pod_is_gone() -> None:
     leader, pods = LeaderEvents(), load("lost-drained").pods
     assert list(leader.read(line(0, said("failed", 1.0, cause=cause)), pods))
     assert list(leader.read(line(1, said("verdict", 2.0, outcome="failed", exit_code=1, cause=cause)), []))
-    found = history.finish(leader, stored(), []).cause
+    found = finish(leader.told, stored(), []).cause
     assert found is not None
     assert (found.kind, found.disruption) == ("worker-evicted", "drained")
 
@@ -214,5 +215,5 @@ def test_workers_that_hold_results_without_a_leader_are_known_by_their_own_logs(
     held = said("holding", 3.0, worker=1, until=300.0)
     state = said("state", 4.0, events=[verdict, held])
     assert kinds(leader, line(0, state), line(1, state)) == ["verdict", "holding"]
-    assert leader.alone == {1}
-    assert not leader.over
+    assert leader.told.alone == {1}
+    assert not leader.told.over

@@ -44,13 +44,14 @@ def look(
     ranks: dict[int, tuple[int, str]],
     then: Callable[[dict[str, dict[str, Any]]], object],
     only_recorders: bool = False,
+    read: Callable[[bytes], dict[str, Any] | None] = recorder.read,
 ) -> None:
     """Ask the ranks, each given with its process and where its files begin, and call `then()` with what is
     known of each: `place`, `trace` (a digest of the stack), `collective` (whether it waits in a library of
-    them), `state` and `does` as the kernel tells them, and `recorder`. With `only_recorders` no signal is
-    sent.
+    them), `state` and `does` as the kernel tells them, and `recorder`, as `read` makes it of the answer. With
+    `only_recorders` no signal is sent.
     """
-    asked = {rank: _Asked(pid, start, not only_recorders) for rank, (pid, start) in ranks.items()}
+    asked = {rank: _Asked(pid, start, not only_recorders, read) for rank, (pid, start) in ranks.items()}
     deadline = time.monotonic() + PATIENCE
 
     def wait() -> None:
@@ -66,7 +67,10 @@ def look(
 class _Asked:
     """One rank that was asked, and what it has answered so far."""
 
-    def __init__(self, pid: int, start: str, stack: bool) -> None:
+    def __init__(
+        self, pid: int, start: str, stack: bool, read: Callable[[bytes], dict[str, Any] | None]
+    ) -> None:
+        self._read = read
         self._pid = pid
         self._start = start
         self._stopped = state_of(pid) in ("T", "t")
@@ -100,8 +104,8 @@ class _Asked:
         if does:
             found["does"] = does
         if self._recorder:
-            read = recorder.read(_read(self._start + ".answer"))
-            found["recorder"] = read  # None: it was asked, and did not answer
+            # None: it was asked, and did not answer.
+            found["recorder"] = self._read(_read(self._start + ".answer"))
         return found
 
     def _ask_recorder(self) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 KEPT = (
     48  # collectives of a group that are passed on: how far one rank may be ahead of another and be compared
 )
+TIMED = 200  # collectives of a group of which it is told when they were called
 _MOST_GROUPS = 16  # those whose newest collective is the newest
 
 
@@ -23,6 +24,46 @@ def read(text: bytes) -> dict[str, Any] | None:
     the newest of the `calls` by their number: name, sizes, type and the time. None without an answer; without
     a group there is nothing to compare.
     """
+    found = _read(text)
+    if found is None:
+        return None
+    number, groups = found
+    for group in groups.values():
+        # Not by `last_completed_collective`: Gloo's threads write it in any order, and it may stay behind.
+        group["done"] = min(group.pop("pending"), default=group["called"] + 1) - 1
+        numbers = sorted(group["calls"], key=int)[-KEPT:]
+        group["calls"] = {number: group["calls"][number] for number in numbers}
+    return {"rank": number, "groups": _newest(groups)}
+
+
+def read_times(text: bytes) -> dict[str, Any] | None:
+    """When a rank called its last collectives: as `read`, but of each of its `groups` only the `ranks`, the
+    number of the `first` that is told, and the `times` of that and of those that follow it without a gap, in
+    microseconds: the first since 1970, each other since the one before it.
+    """
+    found = _read(text)
+    if found is None:
+        return None
+    number, groups = found
+    for group in groups.values():
+        calls = group["calls"]
+        last = first = max(map(int, calls))
+        while last - first < TIMED - 1 and str(first - 1) in calls:
+            first -= 1
+        called = [round(calls[str(each)][3] * 1e6) for each in range(first, last + 1)]
+        since = [called[at] - called[at - 1] for at in range(1, len(called))]
+        group["first"], group["times"] = first, [called[0], *since]
+        del group["calls"], group["called"], group["pending"]
+    return {"rank": number, "groups": _newest(groups)}
+
+
+def _newest(groups: dict[str, Any]) -> dict[str, Any]:
+    newest = sorted(groups, key=lambda name: -groups[name].pop("newest"))[:_MOST_GROUPS]
+    return {name: groups[name] for name in newest}
+
+
+def _read(text: bytes) -> tuple[Any, dict[str, Any]] | None:
+    """A rank's number, and all that is told of its groups."""
     lines = text.split(b"\n")
     try:
         head = json.loads(lines[0])
@@ -34,13 +75,7 @@ def read(text: bytes) -> dict[str, Any] | None:
             _add(groups, dump, head.get("groups") or {})
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
-    for group in groups.values():
-        # Not by `last_completed_collective`: Gloo's threads write it in any order, and it may stay behind.
-        group["done"] = min(group.pop("pending"), default=group["called"] + 1) - 1
-        numbers = sorted(group["calls"], key=int)[-KEPT:]
-        group["calls"] = {number: group["calls"][number] for number in numbers}
-    newest = sorted(groups, key=lambda name: -groups[name].pop("newest"))[:_MOST_GROUPS]
-    return {"rank": head.get("rank"), "groups": {name: groups[name] for name in newest}}
+    return head.get("rank"), groups
 
 
 def _add(groups: dict[str, Any], dump: dict[str, Any], ranks: dict[str, list[int]]) -> None:

@@ -41,6 +41,7 @@ class Sampler:
         env = dict(os.environ, **{key: task.env[key] for key in ("CUDA_VISIBLE_DEVICES",) if key in task.env})
         self._gpus = Gpus(loop, ranks.children, env)
         self._looks = Looks(os.getpid())
+        self._clock = _name_of_clock()
         self._last = time.monotonic()
         self._quiet = quiet.Quiet(self._last)
         self._before: dict[int | None, float] = {}
@@ -89,6 +90,7 @@ class Sampler:
         in_use = cgroups.memory_in_use() if self._own_group else None
         return {
             "at": round(time.time(), 3),
+            "clock": self._clock,
             "ranks": [
                 {
                     "rank": rank,
@@ -106,3 +108,14 @@ class Sampler:
             "idle": round(idle, 3),
             "silent": round(self._quiet.silent(now, self._ranks.printed), 3),
         }
+
+
+def _name_of_clock() -> str:
+    """What workers on one machine, also in several pods, have in common, and with no other; "" where the
+    kernel does not tell.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read(8).decode("ascii", "replace")
+    except OSError:
+        return ""

@@ -156,7 +156,7 @@ class ClusterMeter:
 
     def measure(self) -> ClusterUsage:
         """Look at the cluster, as far as the user may."""
-        from echelon.engines.kubernetes.follow.lingering import find_lingering
+        from echelon.engines.kubernetes.follow.evidence import find_over
         from echelon.engines.kubernetes.follow.listing import damaged_runs
         from echelon.engines.kubernetes.nodes import inventory
         from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
@@ -164,7 +164,7 @@ class ClusterMeter:
 
         api = self._connect()
         seen = inventory.see(api)
-        over = find_lingering(api, leaders(seen, api.namespace))
+        over = find_over(api, leaders(seen, api.namespace))
         found = mark_idle(to_usage(seen, api.namespace), over)
         try:
             damaged = damaged_runs(api, lambda name: RunRef(engine="k8s", name=name))

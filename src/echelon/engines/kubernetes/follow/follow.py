@@ -5,10 +5,11 @@ API server is away) and `holding` (workers that stay for their results): reporte
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 
@@ -18,19 +19,30 @@ from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended, find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
-from echelon.engines.kubernetes.follow import ends
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.keeper import keeping
+from echelon.engines.kubernetes.follow.evidence import STREAMED, confirm, evidence, glance, hear_keeper
+from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper, keeping
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
 from echelon.engines.kubernetes.follow.view import BetweenRead, View
+from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, workers
-from echelon.engines.kubernetes.suspended import begins_anew
-from echelon.errors import EchelonError, Refused, Unreachable
+from echelon.engines.kubernetes.state.standing import (
+    LAST_LINES,
+    Evidence,
+    Source,
+    Standing,
+    has_told,
+    may_know,
+    standing,
+    told_end,
+    waits_again,
+)
+from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine, Line, LogLine
 from echelon.model.run import RunRef
@@ -52,31 +64,15 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     if of_pods:
         view = replace(view, stored=replace(view.stored, collected=None))
     yield from _opening(view)
-    leader, silent = history.LeaderEvents(), True
-    for pod in workers.leader_pods(view.pods):
-        lines = history.since_last_gap(_log_of(api, pod, needed=of_pods and ends.is_said_over(view)))
-        silent = not lines  # as the newest one is that has just replaced another
-        for line in lines:
-            yield from _current(leader.read(line, view.pods), view)
-    if not leader.over and (silent or ends.is_leaderless(view)):  # the others may know what it has not told
-        for pod in _may_know(view.pods):
-            if leader.alone and not workers.is_running(pod):
-                break
-            for line in history.since_last_gap(_log_of(api, pod)):
-                yield from _current(leader.read(line, view.pods), view)
-    keeper = ends.keeper_of(api, view, leader)
-    if keeper is not None:
-        for line in keeper.told if not leader.over else ():
-            yield from _current(leader.read(line, view.pods), view)
-        yield from keeping(keeper, at=round(time.time(), 3))
-    end = ends.end_of(view, leader)
-    if end is not None and view.stored.stop is None and end.outcome in _UNEXPLAINED:
+    known, keeper = yield from _hear(api, view, needed=of_pods and view.stored.end is not None)
+    found = standing(known, time.time())
+    if found.end is not None and view.stored.stop is None and found.end.outcome in _UNEXPLAINED:
         view = replace(view, stored=views.read_record(api, ref))  # it may have been stopped while we looked
-        end = ends.end_of(view, leader)
-    if end is not None:
+        found = standing(replace(known, stored=view.stored), time.time())
+    if (end := told_end(found, view.stored)) is not None:
         kept = keeper is not None and bool(keeper.kept)
         end = replace(end, released=workers.released(view.pods))
-        yield history.with_results_gone(end, leader, view.stored, view.pods, kept=kept)
+        yield history.with_results_gone(end, known.told, view.stored, view.pods, kept=kept)
         return
     stop = view.stored.stop
     if stop is not None:
@@ -87,14 +83,59 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
         yield _waiting(troubles[0])
 
 
-def _may_know(pods: Sequence[Object]) -> list[Object]:
-    """The pods whose logs may have an end that the leader's has not, those that run first: a worker that is
-    told to leave once its results are fetched has told the end before, and its log stays. One whose pod is
-    deleted tells nothing: who suspends the Job ends its workers so.
+def examine(api: Api, view: View) -> Standing:
+    """How a run stands, from all that can be read where its objects leave it open."""
+    found = glance(api, evidence(view))
+    hearing = _hear(api, view)
+    while found.lacks:
+        try:
+            next(hearing)
+        except StopIteration as heard:
+            return standing(heard.value[0], time.time())
+    return found
+
+
+def _hear(
+    api: Api, view: View, *, needed: bool = False
+) -> Generator[Event, None, tuple[Evidence, KeeperView | None]]:
+    """The events in the logs of a run's agents, and what is known from then on; `needed` if the leader's log
+    must be read.
     """
-    there = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-    told = [pod for pod in there if workers.is_running(pod) or not _is_leader(pod)]
-    return sorted(told, key=lambda pod: not workers.is_running(pod))
+    leader, asked = history.LeaderEvents(), set[Source]({"leader"})
+    for pod in workers.leader_pods(view.pods):
+        lines = history.since_last_gap(_log_of(api, pod, needed=needed))
+        for line in lines:
+            yield from _current(leader.read(line, view.pods), view)
+        leader.told = replace(leader.told, heard=bool(lines))  # not by one that has just replaced another
+    leads = workers.has_leader(view.pods) and leader.told.heard and view.stored.end is None
+    if not leader.told.over and not leads:  # the others may know the end, and hold results
+        yield from _current(_peers(api, view, leader), view)
+        asked.add("peers")
+    found = standing(evidence(view, leader.told, asked), time.time())
+    keeper = _keeper(api, view.stored) if found.end is not None or "keeper" in found.lacks else None
+    if keeper is not None:
+        told = keeper.told if "keeper" in found.lacks else ()
+        yield from _current(chain.from_iterable(leader.read(each, view.pods) for each in told), view)
+        yield from keeping(keeper, at=round(time.time(), 3))
+    asked.add("keeper")
+    return evidence(view, leader.told, asked), keeper
+
+
+def _keeper(api: Api, stored: Stored) -> KeeperView | None:
+    """The keeper of a run whose results are not fetched."""
+    if stored.started and stored.collected is None:
+        with suppress(Denied, Refused):
+            return find_keeper(api, stored)
+    return None
+
+
+def _peers(api: Api, view: View, leader: history.LeaderEvents) -> Iterator[Event]:
+    """The events in logs that may have an end which the leader's has not, those of running pods first."""
+    for pod in sorted(filter(may_know, view.pods), key=lambda pod: not workers.is_running(pod)):
+        if leader.told.alone and not workers.is_running(pod):
+            return
+        for line in history.since_last_gap(_log_of(api, pod)):
+            yield from leader.read(line, view.pods)
 
 
 def _log_of(api: Api, pod: Object, *, needed: bool = False) -> Iterator[Line]:
@@ -118,6 +159,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
     reported: set[tuple[str, float]] = set()  # of the record's events
     quiet_since = began
     led = alone = False  # worker 0 has run; it does not run any more
+    heard: set[str] = set()  # pods whose logs have lines
     with (
         _mirror(api, ref, mirrors) as mirror,
         PodLines(api, mirror, lambda pod: alone or _is_leader(pod), events_only=True) as lines,
@@ -131,28 +173,27 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
         uid, between = _uid_of_record(api, ref, mirror), BetweenRead(api)
         while (view := _view(ref, mirror, uid, between)) is not None:  # None if it was removed meanwhile
             yield from _unreported(_opening(view), reported)
-            leads = workers.has_leader(view.pods)
-            led = led or leads
-            doubted = ends.is_said_over(view) and time.monotonic() - quiet_since > _DIAGNOSE
-            alone = ((led and not leads) or doubted) and not leader.over
-            for _pod, line in lines.take(_TICK, view.pods):
+            led = led or has_led(view)
+            leader.told = replace(leader.told, heard=_is_heard(view, heard))
+            alone = led and "peers" in standing(evidence(view, leader.told, STREAMED), time.time()).lacks
+            for pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
+                heard.add(pod["metadata"]["uid"])
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
                         if last_reason == "unreachable" or event.kind in _SET_BACK:
                             last_reason = ""  # the same trouble again is another one
                         yield event
-            silent = not lines.reading or time.monotonic() - quiet_since > ends.LAST_LINES
-            if leader.over or silent or (alone and ends.hold_alone(leader, view)):
-                now = ends.looked_again(api, ref, _view(ref, mirror, uid, between) or view, leader)
-                if now is not None and ends.waits_again(now, leader):
-                    leader = history.LeaderEvents(leader.known)  # workers begin anew
-                elif now is not None and (end := ends.final_end(api, now, leader)) is not None:
-                    yield end
+            silent = not lines.reading or time.monotonic() - quiet_since > LAST_LINES
+            if silent or has_told(evidence(view, leader.told), time.time()):
+                now = confirm(api, ref, _view(ref, mirror, uid, between) or view, leader)
+                if now is not None and now.end is not None:
+                    yield now.end
                     return
+                leader = leader if now is None else history.LeaderEvents(leader.known)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
-                ends.hear_keeper(api, view, leader)
+                hear_keeper(api, view, leader)
                 claimed_soon = time.monotonic() - began < _CLAIMING
                 trouble = _trouble(api, mirror, view, may_be_untended=not claimed_soon)
                 if trouble is not None and _gist(trouble) != last_reason:
@@ -160,6 +201,21 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                     yield _waiting(trouble)
             if (deadline is not None and time.monotonic() >= deadline) or _is_abandoned(view):
                 return
+
+
+def _is_heard(view: View, heard: Collection[str]) -> bool:
+    """Whether lines have come of worker 0's newest pod, and not only of one that it has replaced."""
+    return any(pod["metadata"]["uid"] in heard for pod in workers.leader_pods(view.pods)[-1:])
+
+
+def has_led(view: View) -> bool:
+    """Whether worker 0 has run: it runs, it was lost, it is gone and the others are not, or the record has
+    the run's end.
+    """
+    leaders = workers.leader_pods(view.pods)
+    if view.stored.end is not None or not leaders:
+        return view.stored.end is not None or any(map(workers.has_started, view.pods))
+    return any(workers.has_started(pod) or workers.was_replaced(pod) for pod in leaders)
 
 
 def follow_logs(
@@ -172,7 +228,7 @@ def follow_logs(
     """What the ranks write, until the run is over and every line has come, or `left` is set. With `streamed`
     the lines are written to this machine's disk as they come, however slowly they are taken here.
     """
-    verdict, quiet_since = False, time.monotonic()
+    leader, quiet_since = history.LeaderEvents(), time.monotonic()
     left = left or threading.Event()
     with (
         closing(streamed) if streamed is not None else nullcontext(),
@@ -191,15 +247,15 @@ def follow_logs(
                 if isinstance(line, LogLine):
                     yield line
                 elif b'"verdict"' in line.payload:
-                    verdict = True
+                    collections.deque(leader.read(line, view.pods), maxlen=0)
             if not silent:
                 continue
             # A worker that is cut off may never send its last line: the wait for it is limited.
-            if lines.reading and time.monotonic() - quiet_since < ends.LAST_LINES:
+            if lines.reading and time.monotonic() - quiet_since < LAST_LINES:
                 continue
-            if verdict and begins_anew(view.stored, [*view.jobs, *view.waiting]):
-                verdict = False  # of workers that begin anew
-            elif verdict or _is_abandoned(view) or _is_all_read(api, ref, view, lines):
+            if waits_again(evidence(view, leader.told)):
+                leader = history.LeaderEvents(leader.known)  # workers begin anew
+            elif leader.told.verdict or _is_abandoned(view) or _is_all_read(api, ref, view, lines):
                 return
 
 
@@ -207,10 +263,8 @@ def _is_all_read(api: Api, ref: RunRef, view: View, lines: PodLines) -> bool:
     """Whether the run is over, as its objects show, and no pod of it is left to read: the watch on the pods
     may be behind the one on the Jobs.
     """
-    now = ends.looked_again(api, ref, view, history.LeaderEvents())
-    if now is None or lines.finds_more(now.pods):
-        return False
-    return ends.end_of(now, history.LeaderEvents()) is not None
+    now = confirm(api, ref, view, history.LeaderEvents())
+    return now is not None and now.end is not None and not lines.finds_more(now.view.pods)
 
 
 def _mirror(api: Api, ref: RunRef, mirrors: Mirrors) -> AbstractContextManager[Mirror]:

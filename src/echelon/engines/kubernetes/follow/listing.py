@@ -3,8 +3,8 @@
 Most runs have ended, and their records contain how. Anybody may have written that: it counts if the run's
 Jobs bear it out and no pod of it is alive, and pods are listed only for the others. Only one thing cannot be
 seen from outside: that a run is over while its workers stay for their results. So of a run that seems to go
-on, the leader's last lines are read, several at a time; of one whose leader's pod is gone, what its keeper
-was told."""
+on, the leader's last lines are read, several at a time; and all that can be known of one where that leaves
+it open."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.fields import moment, one_line
-from echelon.engines.kubernetes.follow.borne_out import is_refuted, says_over
-from echelon.engines.kubernetes.follow.view import View, is_record, to_view
+from echelon.engines.kubernetes.follow.evidence import evidence, glance
+from echelon.engines.kubernetes.follow.view import is_record, to_view
 from echelon.engines.kubernetes.ownership.between import Between, have_between, read_between
 from echelon.engines.kubernetes.record import Stored, dialect_of, has_end, read
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.render.task import hold_of
-from echelon.engines.kubernetes.state import outcome, workers
+from echelon.engines.kubernetes.state.standing import Evidence, Standing, standing, with_doubt
 from echelon.errors import Denied, EchelonError, StateTrouble
 from echelon.model.event import Event
 from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import FINAL, RunSummary, Status, fold
+from echelon.model.world import gpu_count, worker_count
 
 _AT_ONCE = 8
 _NAMED = 50  # runs that a selector names one by one; with more, all are asked for
@@ -110,7 +110,8 @@ def list_runs(
     listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     records = [obj for obj in listed if is_record(obj)]
     ended = {obj["metadata"]["name"] for obj in records if has_end(obj)}
-    ended -= _alive(api) if ended else set()
+    alive, keepers = _alive(api) if ended else (set[str](), set[str]())
+    ended -= alive
     going = [obj for obj in records if obj["metadata"]["name"] not in ended]
     jobs, pods = _jobs_of(api, records, needed=bool(going)), _pods_of(api, going)
     between = _between(api, going, pods)
@@ -128,33 +129,46 @@ def list_runs(
         except StateTrouble as error:  # of another version, or broken
             found.append(_unreadable(obj, ref_of(name), error))
             continue
-        stored, own, mine = view.stored, view.jobs, view.pods
-        if stored.end is not None and (end := _borne_out(view)) is not None:
-            found.append(_row_of_end(stored.run, end))
-            continue
-        row = _told_untended(outcome.summary(stored, own, mine), stored, own)
-        leader = [pod for pod in workers.leader_pods(mine) if workers.is_running(pod)]
-        if stored.end is not None:
-            closer.append(partial(_check_end, api, view, row, look))
-        elif leader and hold_of(stored.run) > 0:
-            closer.append(partial(_ask_leader, api, leader[-1], stored.run, row, look))
-        elif stored.run.job.pod.keeper is not None and own and not workers.leader_pods(mine):
-            closer.append(partial(_ask_keeper, stored.run, row, look))
+        known = replace(
+            evidence(view), ended_pods=name not in ended, keeper=name not in ended or name in keepers
+        )
+        now = standing(known, time.time())
+        if now.lacks:
+            closer.append(partial(_look_at, api, known, now, look))
         else:
-            found.append(row)
+            found.append(_row(known, now))
     found += _look_closer(closer)
     uids = {obj["metadata"]["name"]: str(obj["metadata"].get("uid") or "") for obj in records}
     found = [replace(each, own=is_mine(each, uids[each.name])) for each in found]
     return sorted(found, key=lambda each: -each.created)
 
 
-def _borne_out(view: View) -> Event | None:
-    """The end of a run, if its Jobs tell it too. Those of most runs of a year are deleted: that is no reason
-    to look at each of them.
+def _row(known: Evidence, found: Standing) -> RunSummary:
+    """The row that lists a run among others."""
+    stored, run = known.stored, known.stored.run
+    if (end := found.end) is not None:
+        if found.doubt and known.jobs:  # those of most runs of a year are deleted
+            end = with_doubt(end, found)
+        return _row_of_end(run, end)
+    row = summarise(run, replace(opening_status(run), state=found.state, reason=found.reason))
+    if run.plan is None and stored.shape is not None:  # that its Jobs wait in
+        shape = stored.shape.world
+        row = replace(row, workers=worker_count(shape), gpus=gpu_count(shape))
+    return _told_untended(row, stored, known.jobs)
+
+
+def _look_at(api: Api, known: Evidence, before: Standing, look: Callable[[RunRef], Status]) -> RunSummary:
+    """The row of a run of which the lists lack something: the last lines of its leader's log or, if it is
+    over by those or they lack something too, all that can be known of it.
     """
-    if view.jobs and outcome.unproven(view.stored, view.jobs, view.pods):
-        return None
-    return outcome.settled_end(view.stored, view.jobs, view.pods, view.waiting)
+    found = before
+    with suppress(EchelonError):
+        found = glance(api, known)
+        if found.lacks:
+            status = look(known.stored.run.ref)
+            if status.state in FINAL or found.end is not None:
+                return summarise(known.stored.run, status)
+    return _row(known, found)
 
 
 def _row_of_end(run: Record, end: Event) -> RunSummary:
@@ -236,45 +250,18 @@ def _between(
     return {dialect: read_between(api, dialect, found) for dialect, found in runs.items()}
 
 
-def _alive(api: Api) -> set[str]:
-    """The runs of which pods say that they are workers, and are not over; anybody may label a pod so."""
-    ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
-    alive = "status.phase!=Succeeded,status.phase!=Failed"
-    with suppress(Denied):  # then records are all that can be read
-        shapes = api.list_shapes("Pod", _Labelled, selector=ours, fields=alive)
-        return set(_by_run(cast("list[Object]", shapes)))
-    return set()
-
-
-def _check_end(api: Api, view: View, row: RunSummary, look: Callable[[RunRef], Status]) -> RunSummary:
-    """The row of a run whose record has an end that its objects, as far as they were listed, do not bear out:
-    what its leader says, or all that is known of it; the record, where nothing else can tell.
+def _alive(api: Api) -> tuple[set[str], set[str]]:
+    """The runs of which pods say that they are workers, or keepers, and are not over; anybody may label a pod
+    so.
     """
-    run, claimed = view.stored.run, view.stored.end
-    assert claimed is not None
-    with suppress(EchelonError):
-        if is_refuted(api, view):
-            return row
-        status = look(run.ref)
-        if status.state in FINAL or status.state == "running" or not view.pods:
-            return summarise(run, status)
-    return _row_of_end(run, claimed)  # a leader that was replaced may not know of it yet
-
-
-def _ask_leader(
-    api: Api, leader: Object, run: Record, row: RunSummary, look: Callable[[RunRef], Status]
-) -> RunSummary:
-    with suppress(EchelonError):
-        if says_over(api, leader):
-            return summarise(run, look(run.ref))
-    return row
-
-
-def _ask_keeper(run: Record, row: RunSummary, look: Callable[[RunRef], Status]) -> RunSummary:
-    with suppress(EchelonError):
-        if row.state in FINAL:
-            return summarise(run, look(run.ref))
-    return row
+    ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT} in ({names.WORKER},{names.KEEPER})"
+    alive = "status.phase!=Succeeded,status.phase!=Failed"
+    try:
+        pods = cast("list[Object]", api.list_shapes("Pod", _Labelled, selector=ours, fields=alive))
+    except Denied:  # then records are all that can be read
+        return set(), set()
+    keepers = [pod for pod in pods if pod["metadata"]["labels"][names.COMPONENT] == names.KEEPER]
+    return set(_by_run([pod for pod in pods if pod not in keepers])), set(_by_run(keepers))
 
 
 def _look_closer(looks: Sequence[Callable[[], RunSummary]]) -> list[RunSummary]:

@@ -20,7 +20,6 @@ from echelon.engines.kubernetes.ownership.between import (
 )
 from echelon.engines.kubernetes.record import Stored, identity, read
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.suspended import none_at_work
 from echelon.errors import Refused, UnknownRun, Unreachable
 from echelon.model.job import is_name
 from echelon.model.run import RunRef
@@ -91,7 +90,7 @@ def look(api: Api, ref: RunRef, *, pods: bool = True) -> View:
     stored = read(get_object(api, ref), ref)
     listed = _listed(api, stored)
     selector = names.selector(ref.name, names.WORKER)
-    waits = stored.held and none_at_work(listed)  # then it has no pods that matter
+    waits = stored.held and with_jobs(stored, listed).run.plan is None  # then it has no pods that matter
     theirs = api.list("Pod", selector=selector).items if pods and not waits else []
     return to_view(stored, listed, theirs, find_between(api, stored, theirs))
 

@@ -1,6 +1,6 @@
 """Who holds which GPUs of which node since when, and who holds them without computing. Pure.
 
-Its objects do not show whether a worker trains or lingers for its results: `follow/lingering.py` reads that
+Its objects do not show whether a worker trains or lingers for its results: `follow/evidence.py` reads that
 from the leaders' logs, and `mark_idle` adds it."""
 
 from __future__ import annotations

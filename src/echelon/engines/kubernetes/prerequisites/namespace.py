@@ -101,7 +101,8 @@ def check_priority(api: Api, job: Job) -> None:
             "priority",
             job.priority,
             f"has no effect in Kueue's queue {job.pod.queue}",
-            hint="Kueue goes by --priority-class NAME (`kubectl get priorityclass` lists them); "
+            hint="Kueue goes by --priority-class NAME (`kubectl get priorityclass` lists them), or by a "
+            f"class of its own: --label {names.KUEUE_PRIORITY}=NAME (`kubectl get workloadpriorityclass`); "
             "leave --priority out",
         )
     if job.priority <= 0:

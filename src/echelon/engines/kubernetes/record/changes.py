@@ -30,7 +30,7 @@ def new(record: Record, shipped: Shipped, *, held: bool = False) -> Object:
     Where its results belong is not part of it: the submitting machine keeps that (`engines/machine.py`)."""
     import echelon
 
-    about = names.metadata(record.ref.name, record.owner, record.ref.name, names.RECORD, record.job.pod)
+    about = names.metadata(record.ref.name, record.owner, record.ref.name, names.RECORD, record.job)
     about["annotations"] |= {
         keys.SCHEMA: str(SCHEMA),
         keys.VERSION: echelon.__version__,
@@ -50,7 +50,7 @@ def renewed(known: Object, made: Object) -> Object:
     change = {
         "resourceVersion": about["resourceVersion"],
         "annotations": dict.fromkeys(ours) | wanted["annotations"],
-        "labels": wanted["labels"],
+        "labels": {names.PARENT: None} | wanted["labels"],  # it may have been a step
         "ownerReferences": [],
     }
     return {"metadata": change, "data": dict.fromkeys(known.get("data") or {}) | made["data"]}

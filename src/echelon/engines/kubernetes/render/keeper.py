@@ -104,7 +104,7 @@ def keeper_object(
     about = {
         "labels": {
             **options.labels,
-            **names.labels_of(run, record.owner, names.KEEPER),
+            **names.labels_of(run, record.owner, names.KEEPER, record.job.parent),
             names.NO_SIDECAR: "false",
         },
         "annotations": {
@@ -119,7 +119,7 @@ def keeper_object(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": names.metadata(run, record.owner, names.keeper_name(run), names.KEEPER, options),
+        "metadata": names.metadata(run, record.owner, names.keeper_name(run), names.KEEPER, record.job),
         "spec": {
             "backoffLimit": _TRIES,
             "podReplacementPolicy": "Failed",

@@ -190,7 +190,7 @@ def owner_reference(obj: Object) -> Object:
 
 
 def _metadata(record: Record, name: str, component: str) -> Object:
-    return names.metadata(record.ref.name, record.owner, name, component, record.job.pod)
+    return names.metadata(record.ref.name, record.owner, name, component, record.job)
 
 
 def _bundle(record: Record, name: str) -> Object:

@@ -88,7 +88,7 @@ def pod_template(
         "metadata": {
             "labels": {
                 **options.labels,
-                **names.labels_of(run, record.owner, names.WORKER),
+                **names.labels_of(run, record.owner, names.WORKER, record.job.parent),
                 names.ROLE: group.role,
                 names.NO_SIDECAR: "false",
             },

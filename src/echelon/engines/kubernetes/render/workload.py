@@ -28,7 +28,7 @@ def workload_object(record: Record, jobs: Sequence[Object]) -> Object | None:
     return {
         "apiVersion": names.KUEUE_VERSION,
         "kind": "Workload",
-        "metadata": names.metadata(run, record.owner, run, names.WORKLOAD, record.job.pod),
+        "metadata": names.metadata(run, record.owner, run, names.WORKLOAD, record.job),
         "spec": {"queueName": queue, "podSets": [_pod_set(job) for job in jobs]},
     }
 

@@ -16,11 +16,11 @@ from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.record import Stored
-from echelon.engines.kubernetes.state.outcome import explain, stopped_as_told
+from echelon.engines.kubernetes.state.outcome import GONE, explain
+from echelon.engines.kubernetes.state.standing import Told
 from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
 from echelon.model import ends
-from echelon.model.copy import Manifest
-from echelon.model.event import Disruption, Event, RootCause, bounded, is_sound
+from echelon.model.event import Disruption, Event, bounded, is_sound
 from echelon.model.output.log import EventLine, Line, is_gap
 
 
@@ -43,24 +43,19 @@ def opening_events(stored: Stored, *, has_jobs: bool, queue: str = "") -> list[E
 
 
 class LeaderEvents:
-    """Turns the leader's event lines into events, one line after another, until its last. What `known` has,
-    which another one has read, is reported no more, and does not count.
+    """Turns the leader's event lines into events, one line after another, until its last; `told` is what they
+    tell of the end. What `known` has, which another one has read, is reported no more, and does not count.
     """
 
     def __init__(self, known: set[str] | None = None) -> None:
-        self.verdict: Event | None = None
+        self.told = Told()
         self._own_loss: tuple[str, Disruption | None] | None = None  # how worker 0 was lost the last time
-        self.explained: RootCause | None = None  # of an eviction, as its pod told it, which is gone soon
-        self.over = False  # its last line was read
-        self.ended_at = 0.0
-        self.held = False  # workers have kept results to be fetched
-        self.alone: set[int] = set()  # workers that hold results without a leader, as their own logs say
-        self.manifests: dict[int, tuple[Manifest, ...]] = {}  # what each worker stated at its end
-        self.kept: set[int] = set()  # workers that say that the keeper has their results
         self.known = set[str]() if known is None else known  # a state line repeats events
 
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
         """The events of one line. A state line repeats what still matters: only what was missed is new."""
+        if not self.told.heard:
+            self.told = replace(self.told, heard=True)
         raw = json_object(line.payload.decode(errors="replace"))
         repeated = raw.get("events")
         for each in (repeated if isinstance(repeated, list) else []) if raw.get("kind") == "state" else [raw]:
@@ -75,17 +70,7 @@ class LeaderEvents:
         if not is_sound(event):
             return
         event = bounded(event)
-        if event.kind == "verdict":
-            self.verdict = event
-        self.held = self.held or event.kind == "holding"
-        if event.kind == "holding" and event.worker is not None:
-            self.alone.add(event.worker)
-        if event.kind == "worker-ended" and event.worker == 0 and self.verdict is not None:
-            self.over, self.ended_at = True, event.at
-        if event.kind == "worker-kept" and event.worker is not None:
-            self.kept.add(event.worker)
-        elif event.worker is not None and event.manifests:
-            self.manifests[event.worker] = event.manifests
+        self._note(event)
         if event.kind == "worker-started" and event.worker is not None:
             event = replace(event, node=node_of(pods, event.worker))
         if event.kind == "worker-lost" and event.worker is not None:
@@ -97,10 +82,27 @@ class LeaderEvents:
         if event.cause is not None and event.cause.kind == "worker-left" and event.kind != "verdict":
             event = replace(event, cause=explain(event.cause, pods))
             if event.cause is not None and event.cause.disruption is not None:
-                self.explained = event.cause
+                self.told = replace(self.told, explained=event.cause)
         elif event.kind == "restarting":
             event = self._with_own_loss(event, pods)
         yield event
+
+    def _note(self, event: Event) -> None:
+        """Learn from an event what matters of it at the end."""
+        told, worker = self.told, event.worker
+        if event.kind == "verdict":
+            known = told.verdict  # that of a leader which replaced another one does not count
+            if known is None or (known.cause is not None and known.cause.kind in GONE):
+                told = replace(told, verdict=event)
+        elif event.kind == "holding":
+            told = replace(told, held=True, alone=told.alone if worker is None else told.alone | {worker})
+        elif event.kind == "worker-ended" and worker == 0 and told.verdict is not None:
+            told = replace(told, over=True, ended_at=event.at)
+        if worker is not None and event.kind == "worker-kept":
+            told = replace(told, kept=told.kept | {worker})
+        elif worker is not None and event.manifests:
+            told = replace(told, manifests={**told.manifests, worker: event.manifests})
+        self.told = told
 
     def _with_own_loss(self, event: Event, pods: Sequence[Object]) -> Event:
         """A leader that replaces another one knows only that worker 0 was lost; the cluster, or the one
@@ -144,35 +146,17 @@ def _with_node(event: Event, pods: Sequence[Object]) -> str | None:
     return f"{event.reason} (on node {node})" if node and event.reason else event.reason
 
 
-def finish(leader: LeaderEvents, stored: Stored, pods: Sequence[Object]) -> Event:
-    """The end, by the leader's verdict; a failure after a stop counts as the stop."""
-    verdict, stop = leader.verdict, stored.stop
-    assert verdict is not None
-    at = leader.ended_at or verdict.at
-    if stop is not None and verdict.outcome != "succeeded" and verdict.at >= stop.at:
-        end = stopped_as_told(stop, verdict.outcome, verdict.reason, at=at)
-    else:
-        cause = explain(verdict.cause, pods) if verdict.cause is not None else None
-        kept = stored.end.cause if stored.end is not None else None
-        for known in (leader.explained, kept):  # explained when the pod was still there
-            if cause is not None and known is not None:
-                cause = known if (known.worker, known.rank) == (cause.worker, cause.rank) else cause
-        end = ends.from_verdict(verdict, at=at, cause=cause)
-    stated = tuple(each for _, mine in sorted(leader.manifests.items()) for each in mine)
-    return replace(end, manifests=stated or None)
-
-
 def with_results_gone(
-    end: Event, leader: LeaderEvents, stored: Stored, pods: Sequence[Object], *, kept: bool = False
+    end: Event, told: Told, stored: Stored, pods: Sequence[Object], *, kept: bool = False
 ) -> Event:
     """The end, with what became of results that the workers held for a while and that were not fetched;
     `kept` if the run's keeper has any.
     """
     kept = kept or any(map(is_running, pods))
-    if not leader.held or kept or stored.collected is not None or end.results == "gone":
+    if not told.held or kept or stored.collected is not None or end.results == "gone":
         return end
     limit = stored.run.job.pod.linger
     note = f"its results are gone: they were not fetched in the {limit:g} s that its workers kept them"
-    if leader.kept:
+    if told.kept:
         note = "its results are gone: its workers gave them to the keeper, and that is gone"
     return ends.with_note(replace(end, results="gone"), note)

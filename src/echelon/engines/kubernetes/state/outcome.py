@@ -34,29 +34,35 @@ from echelon.engines.kubernetes.state.workers import (
     node_name,
     pods_by_worker,
     taken_away,
-    was_replaced,
 )
 from echelon.engines.kubernetes.suspended import any_suspended, begins_anew, why_suspended
 from echelon.model import ends
 from echelon.model.event import Event, Outcome, RootCause
-from echelon.model.run import opening_status, summarise
-from echelon.model.status import RunSummary, State, apply
-from echelon.model.world import gpu_count, worker_count
+from echelon.model.state import State
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Object
 
-_GONE = ("worker-left", "worker-lost")  # causes that are a worker's, not a rank's
+GONE = ("worker-left", "worker-lost")  # causes that are a worker's, not a rank's
 
 
 def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
-    """The verdict in the leader's termination message; None without one that can be read."""
-    for pod in reversed(leader_pods(pods)):
+    """The verdict in the leader's termination message; None without one that can be read. The first one is
+    the run's: a leader that was killed while it kept results is replaced, and the new one fails, since no
+    other worker comes any more. Only after a worker was told to leave do all begin anew.
+    """
+    found = []
+    for pod in leader_pods(pods):
         end = container_end(pod)
         verdict = agent_message(end) if end else {}
         if verdict.get("outcome") in get_args(Outcome):
-            return verdict
-    return None
+            found.append(verdict)
+    return next((each for each in found if not _was_told_to_leave(each)), found[-1] if found else None)
+
+
+def _was_told_to_leave(verdict: Mapping[str, Any]) -> bool:
+    cause = verdict.get("cause")
+    return isinstance(cause, dict) and cause.get("kind") in GONE
 
 
 def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> Event | None:
@@ -73,7 +79,7 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     done = end is not None and end.outcome == "complete" and not any(map(_is_withdrawn, jobs))
     if (left is not None and left.exit_code == 0) or done:
         return ends.succeeded(at=at)
-    alone = _left_alone(pods)
+    alone = left_alone(pods)
     over = (left is not None and left.exit_code in (RUN_OVER, NO_LEADER, LEFT_FOR_GOOD)) or alone is not None
     at = at or alone or 0.0
     if end is not None and not end.final:
@@ -93,7 +99,7 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     return _without_verdict(end, pods, at=at)
 
 
-def _left_alone(pods: Sequence[Object]) -> float | None:
+def left_alone(pods: Sequence[Object]) -> float | None:
     """When the first worker left by which its Job fails, since it had lost its leader and no restart is left;
     None if there is none, or a leader is there that may still say more. The Job controller takes its time.
     """
@@ -110,75 +116,7 @@ def waits_again(stored: Stored, jobs: Iterable[Object], cause: RootCause | None)
     """Whether a run goes on though its leader has told its end: who suspends its Jobs, as Kueue does when it
     takes quota back, ends its workers so, and they begin anew when the Jobs go on.
     """
-    return cause is not None and cause.kind in _GONE and begins_anew(stored, jobs)
-
-
-def settled_end(
-    stored: Stored, jobs: Sequence[Object], pods: Sequence[Object], waiting: Sequence[Object] = ()
-) -> Event | None:
-    """The end of a run by its record, as far as its objects bear it out: any user who may write records may
-    have written it. It counts alone where nothing is left that could say otherwise.
-    """
-    shown, kept = finished_event(stored, jobs, pods), stored.end
-    if kept is None:
-        return shown
-    if never_began(stored) and not jobs and not pods:
-        return shown
-    if shown is None:
-        return None if _may_go_on([*jobs, *waiting], pods) else kept
-    # The record has a cause and manifests that objects do not have; how it ended, the leader knows best, and
-    # after it the Job, which knows whether its workers have done their part.
-    if shown.outcome == kept.outcome or not _tell_how(kept, shown, jobs, pods):
-        return kept
-    return shown
-
-
-def never_began(stored: Stored) -> bool:
-    """Whether a run was never admitted: then it has no end but that it was withdrawn, which is a stop. The
-    plan of one that is held is in its Jobs, which a resumption deletes; how its results came stays.
-    """
-    return not stored.started and stored.run.plan is None and stored.collected is None
-
-
-def unproven(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> str:
-    """Why nothing but the record says how a run ended; "" if something else does, or the record does not."""
-    kept, ending = stored.end, dialects.end_of(jobs)
-    if kept is None or verdict_of(pods) is not None:
-        return ""
-    if not jobs and not pods and (stored.stop is None or kept.outcome == "succeeded"):
-        return "its Jobs and pods are gone"
-    # A leader that stays with its results, and is lost then, takes the Job of a run that succeeded with it.
-    if kept.outcome == "succeeded" and ending is not None and ending.outcome == "failed":
-        return f"its Job failed{f' ({ending.reason})' if ending.reason else ''}"
-    return ""
-
-
-def as_told(
-    end: Event | None, stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]
-) -> Event | None:
-    """The end for a person: an end that nothing but the record tells is told as that."""
-    why = unproven(stored, jobs, pods) if end is not None and end is stored.end else ""
-    return end if end is None or not why else ends.with_note(end, f"only its record says so: {why}")
-
-
-def _tell_how(kept: Event, shown: Event, jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
-    """Whether the objects say how a run ended, and not only that it did."""
-    if verdict_of(pods) is not None or shown.outcome == "succeeded":
-        return True
-    ending = dialects.end_of(jobs)
-    # An agent gives the code by which a Job fails at once only if its run did not succeed.
-    given = _left_alone(pods) is not None or (ending is not None and ending.reason == "PodFailurePolicy")
-    return kept.outcome == "succeeded" and given
-
-
-def _may_go_on(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
-    """Whether something of a run is at work, or will be: a pod that has not ended, unless its node does not
-    respond and no client can ask it; or a Job that may make another. A pod that was to replace a lost one,
-    and has not begun, tells nothing: the run may have ended with that one.
-    """
-    left = [pod for pod in pods if not has_ended(pod)]
-    asked = [pod for pod in left if has_started(pod) or not was_replaced(pod)]
-    return not all(map(is_cut_off, asked)) or (bool(jobs) and not left)
+    return cause is not None and cause.kind in GONE and begins_anew(stored, jobs)
 
 
 def _is_withdrawn(job: Object) -> bool:
@@ -207,21 +145,8 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
     return cause
 
 
-def summary(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> RunSummary:
-    """The row that lists a run among others: its state, as far as its objects show."""
-    status = opening_status(stored.run)
-    end = finished_event(stored, jobs, pods)
-    if end is not None:
-        return summarise(stored.run, apply(status, end))
-    state, reason = _going_on(stored, jobs, pods)
-    row = summarise(stored.run, replace(status, state=state, reason=reason))
-    if stored.run.plan is not None or stored.shape is None:
-        return row
-    shape = stored.shape.world  # that its Jobs wait in
-    return replace(row, workers=worker_count(shape), gpus=gpu_count(shape))
-
-
-def _going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> tuple[State, str | None]:
+def going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> tuple[State, str | None]:
+    """The state of a run that is not over, as far as its objects show, and why it is that."""
     if stored.stop is not None:
         return "stopping", stored.stop.reason
     ending = dialects.end_of(jobs)

@@ -41,6 +41,8 @@ class EndJobs:
 class EndLeftOver:
     """End the Jobs that go on though the run is over and its leader has left."""
 
+    end: Event
+
 
 @frozen
 class SeeWhole:

@@ -8,10 +8,12 @@ from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
+from echelon.engines.kubernetes.follow.evidence import evidence
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.state import outcome, whole, workers
+from echelon.engines.kubernetes.state import whole, workers
+from echelon.engines.kubernetes.state.standing import Standing, standing
 from echelon.engines.kubernetes.suspended import all_suspended, any_suspended, is_suspended
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
@@ -41,11 +43,12 @@ _FORSAKEN = 3600.0  # seconds without a try, after which a queued run of another
 
 @frozen
 class RunView:
-    """What upkeep is decided on: the run's objects, what keeps it from running, and the Jobs of all runs of
-    its namespace, where they were looked at.
+    """What upkeep is decided on: the run's objects, how it stands, what keeps it from running, and the Jobs
+    of all runs of its namespace, where they were looked at.
     """
 
     objects: View
+    standing: Standing | None = None  # where more is known of it than its objects show
     troubles: Sequence[Trouble] = ()
     around: Sequence[Object] = ()
 
@@ -63,9 +66,7 @@ def decide(view: RunView, now: float) -> list[Action]:
         found.append(TieRecord())
     if stored.stop is not None and view.objects.waiting:
         found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
-    # While workers stay for their results, objects show no end, and the record's is believed: `Tender` has
-    # asked the leader before.
-    end = outcome.settled_end(stored, jobs, pods, view.objects.waiting) or stored.end
+    end = (view.standing or standing(evidence(view.objects), now)).end
     if end is None:
         stuck = (pod["metadata"] for pod in pods if workers.is_stuck(pod, now))
         found += [FreePod(pod=about["name"], uid=about.get("uid") or "") for about in stuck]
@@ -81,7 +82,7 @@ def decide(view: RunView, now: float) -> list[Action]:
     elif stored.end is not None and _have_ended(jobs):
         found.append(DropPayload())
     if end is not None and whole.left_over(end, stored, jobs, pods):
-        found.append(EndLeftOver())
+        found.append(EndLeftOver(end=end))
     return found
 
 

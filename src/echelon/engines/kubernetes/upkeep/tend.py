@@ -15,12 +15,14 @@ from echelon.engines import machine
 from echelon.engines.kubernetes import control, names, objects, record
 from echelon.engines.kubernetes.client.api import Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.borne_out import is_refuted
+from echelon.engines.kubernetes.follow.evidence import evidence
+from echelon.engines.kubernetes.follow.follow import examine
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.queue import admitting, starting, workload
 from echelon.engines.kubernetes.record import Claim, Stored
-from echelon.engines.kubernetes.state import outcome, whole
+from echelon.engines.kubernetes.state import whole
+from echelon.engines.kubernetes.state.standing import standing
 from echelon.engines.kubernetes.upkeep import decisions
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
@@ -65,10 +67,8 @@ def carry_out(api: Api, view: View, action: Action) -> None:
                 control.give_up(api, stored, view.jobs, reason)
             case EndJobs():
                 control.end_run(api, stored, view.jobs)
-            case EndLeftOver():
-                end = outcome.settled_end(stored, view.jobs, view.pods, view.waiting) or stored.end
-                if end is not None:
-                    control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
+            case EndLeftOver(end=end):
+                control.end_jobs(api, whole.left_over(end, stored, view.jobs, view.pods))
             case SeeWhole():
                 admitting.see_whole(api, view)
             case RollBack(reason=reason):
@@ -84,6 +84,17 @@ def carry_out(api: Api, view: View, action: Action) -> None:
                 _look_after(api, run)
             case DropPayload():
                 objects.drop_payload(api, stored)
+
+
+def choose(api: Api, seen: RunView) -> list[Action]:
+    """What the run needs done to it now. Before anything is done, the logs are asked that its objects leave
+    it to: its workers may stay for their results, and any user may have written an end into its record.
+    """
+    now = time.time()
+    found = decide(seen, now)
+    if found and standing(evidence(seen.objects), now).lacks:
+        return decide(replace(seen, standing=examine(api, seen.objects)), now)
+    return found
 
 
 def _plan_of(stored: Stored) -> Plan | None:
@@ -151,29 +162,21 @@ class Tender:
         if not self._is_meant(view.stored):
             self.held = False
             return _PAUSE
-        if self._is_refuted(view):  # and is written over when the run has ended
-            view = replace(view, stored=replace(view.stored, end=None))
         found = find_troubles(self._api, view.jobs, view.pods)
         seen = RunView(objects=view, troubles=found, around=self._look_around())
-        for action in decide(seen, time.time()):
+        for action in choose(self._api, seen):
             carry_out(self._api, view, action)
         if evicted := self._find_eviction(view):
             admitting.wait_again(self._api, view, evicted)
         self.queued = _is_queued(view.stored, view.jobs)
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
 
-    def _is_refuted(self, view: View) -> bool:
-        """Whether the run goes on, whatever end its record has, which other users may have written."""
-        with suppress(EchelonError):  # a log that cannot be read tells nothing
-            return is_refuted(self._api, view)
-        return False
-
     def _find_eviction(self, view: View) -> str:
         """Why Kueue does not let a run go on that it had admitted; "" if it does, or has no say in it."""
         stored = view.stored
         if not workload.is_in(stored) or stored.stop is not None or stored.end is not None or not view.jobs:
             return ""
-        if outcome.finished_event(stored, view.jobs, view.pods) is not None:
+        if standing(evidence(view), time.time()).end is not None:
             return ""
         return workload.find_eviction(self._api, stored)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.engines.kubernetes.render.dialects.judging import check_ending, condition, definition
-from tests.engines.kubernetes.render.test_manifests import dump
+from tests.engines.kubernetes.render.test_manifests import check_parent_is_named, dump
 from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, planned
 
 from echelon.agent.task import Task
@@ -102,6 +102,11 @@ def as_kind(case: Case, kind: Any) -> Case:
 ALL = WRITTEN | {
     f"{name} as {kind}": as_kind(CASES[name], kind) for name in ("everything", "kept") for kind in WRITTEN
 }
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_that_is_made_for_a_step_names_its_parent(name: str) -> None:
+    check_parent_is_named(ALL[name])
 
 
 @pytest.mark.parametrize("name", WRITTEN)

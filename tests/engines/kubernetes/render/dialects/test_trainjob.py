@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.engines.kubernetes.render.dialects.judging import check_ending, condition, definition
-from tests.engines.kubernetes.render.test_manifests import dump
+from tests.engines.kubernetes.render.test_manifests import check_parent_is_named, dump
 from tests.engines.kubernetes.rendered import CASES, Case, planned
 
 from echelon.agent.task import Task
@@ -45,6 +45,11 @@ def as_train_job(case: Case) -> Case:
 
 
 ALL = {"plain": WRITTEN} | {name: as_train_job(CASES[name]) for name in ("everything", "kept", "roles")}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_that_is_made_for_a_step_names_its_parent(name: str) -> None:
+    check_parent_is_named(ALL[name])
 
 
 def rendered(case: Case) -> dict[str, dict[str, Any]]:

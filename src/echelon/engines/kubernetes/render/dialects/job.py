@@ -119,7 +119,7 @@ def render(
     found = []
     for number, first_worker in enumerate(names.first_workers(plan.world)):
         group = plan.world.groups[number]
-        about = names.metadata(plan.run, record.owner, job_names[number], names.WORKER, record.job.pod)
+        about = names.metadata(plan.run, record.owner, job_names[number], names.WORKER, record.job)
         about["labels"][names.ROLE] = group.role
         if record.job.pod.queue is not None and len(job_names) == 1:  # several are admitted by one Workload
             about["labels"][names.KUEUE_QUEUE] = record.job.pod.queue

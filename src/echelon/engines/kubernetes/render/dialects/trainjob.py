@@ -85,7 +85,7 @@ def render(
     runtime = {
         "apiVersion": VERSION,
         "kind": RUNTIME,
-        "metadata": names.metadata(plan.run, record.owner, plan.run, names.RUNTIME, record.job.pod),
+        "metadata": names.metadata(plan.run, record.owner, plan.run, names.RUNTIME, record.job),
         "spec": {"mlPolicy": {"numNodes": workers}, "template": {"spec": {"replicatedJobs": jobs}}},
     }
     reference = {"apiGroup": VERSION.partition("/")[0], "kind": RUNTIME, "name": plan.run}

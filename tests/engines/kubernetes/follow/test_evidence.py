@@ -17,10 +17,11 @@ from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.follow.borne_out import is_refuted, says_over
+from echelon.engines.kubernetes.follow.evidence import evidence, glance, last_lines
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.state.standing import Told
 from echelon.engines.kubernetes.upkeep.tend import Tender
 from echelon.model.ends import failed
 from echelon.model.plan import Launch, Placement, Plan, Seat
@@ -64,35 +65,47 @@ BOTH = (worker(0, RUNNING), worker(1, RUNNING))
 
 
 @pytest.mark.parametrize(
-    ("log", "over"), [(AT_WORK, False), (AT_WORK + OVER, True), (b"", None), (b"some words\n", False)]
+    ("log", "told"),
+    [
+        (AT_WORK, Told(heard=True)),
+        (AT_WORK + OVER, Told(heard=True, over=True)),
+        (b"", Told()),
+        (b"some words\n", Told(heard=True)),
+    ],
 )
 def test_whether_a_leader_says_that_its_run_is_over(
-    api: Api, stand_in: StandIn, log: bytes, over: bool | None
+    api: Api, stand_in: StandIn, log: bytes, told: Told
 ) -> None:
     stand_in.answer_with(says(200, log))
-    assert says_over(api, BOTH[0]) is over
+    assert last_lines(api, BOTH[0]) == told
 
 
 @pytest.mark.parametrize(
-    ("seen", "log", "refuted"),
+    ("seen", "log", "state", "lacks"),
     [
-        (view(*BOTH), AT_WORK, True),
-        (view(*BOTH), AT_WORK + OVER, False),  # its workers stay for their results
-        (view(*BOTH), b"", False),
-        (view(worker(0, RUNNING, losses=1), worker(1, RUNNING)), AT_WORK, False),  # it may not know yet
-        (view(worker(0, WAITING), worker(1, WAITING)), None, True),  # nothing has begun
-        (view(jobs=[job(suspend=True)]), None, True),
-        (view(), None, False),
-        (view(worker(0, ended(0)), worker(1, ended(0)), jobs=[job("Complete")]), None, False),
-        (view(worker(1, RUNNING)), None, False),  # without its leader
+        (view(*BOTH), AT_WORK, "running", ()),
+        (view(*BOTH), AT_WORK + OVER, "succeeded", ("leader",)),  # its workers stay for their results
+        (view(*BOTH), b"", "running", ("leader",)),
+        (  # it may not know yet
+            view(worker(0, RUNNING, losses=1), worker(1, RUNNING)),
+            AT_WORK,
+            "running",
+            ("leader", "peers"),
+        ),
+        (view(worker(0, WAITING), worker(1, WAITING)), None, "starting", ()),  # nothing has begun
+        (view(jobs=[job(suspend=True)]), None, "queued", ()),
+        (view(jobs=[]), None, "succeeded", ()),
+        (view(worker(0, ended(0)), worker(1, ended(0)), jobs=[job("Complete")]), None, "succeeded", ()),
+        (view(worker(1, RUNNING)), None, "starting", ("peers",)),  # without its leader
     ],
 )
-def test_an_end_is_refuted_by_a_leader_at_work_and_where_nothing_has_begun(
-    api: Api, stand_in: StandIn, seen: View, log: bytes | None, refuted: bool
+def test_an_end_in_the_record_is_refuted_by_a_leader_at_work_and_where_nothing_has_begun(
+    api: Api, stand_in: StandIn, seen: View, log: bytes | None, state: str, lacks: tuple[str, ...]
 ) -> None:
     stand_in.answer_with(says(200, log) if log is not None else refuses(500, "InternalError", "not asked"))
-    assert is_refuted(api, seen) is refuted
-    assert bool(stand_in.seen) is (log is not None and (refuted or seen.pods[0] == BOTH[0]))
+    found = glance(api, evidence(seen))
+    assert (found.state, found.lacks) == (state, lacks)
+    assert bool(stand_in.seen) is (log is not None)
 
 
 def cluster(
@@ -157,9 +170,9 @@ def test_ps_shows_that_a_run_goes_on_whatever_end_its_record_has(api: Api, stand
     assert {seen.method for seen in stand_in.seen} == {"GET"}
 
 
-def test_ps_believes_a_record_where_nothing_else_can_tell(api: Api, stand_in: StandIn) -> None:
+def test_ps_believes_no_record_while_workers_run_that_cannot_be_asked(api: Api, stand_in: StandIn) -> None:
     cluster(stand_in, None, *BOTH)
-    assert row_of(api).state == "succeeded", "the log cannot be read"
+    assert row_of(api, all_of_it=True).state == "running", "the log cannot be read; status says the same"
     stranger = {**BOTH[0], "metadata": {**BOTH[0]["metadata"], "ownerReferences": []}}
     cluster(stand_in, None, stranger)
     stand_in.seen.clear()
@@ -212,7 +225,7 @@ def test_a_run_that_never_began_has_not_ended(api: Api, stand_in: StandIn) -> No
     cluster(stand_in, None, jobs=[], plan=None, started=False)
     assert row_of(api, all_of_it=True).state == "recorded"
     seen = View(stored=stored(end=FORGED, started=False), jobs=[], pods=[])
-    assert is_refuted(api, seen), "it is admitted all the same"
+    assert glance(api, evidence(seen)).state == "recorded", "it is admitted all the same"
 
 
 def test_what_only_a_record_tells_is_not_written_into_it(api: Api, stand_in: StandIn) -> None:
@@ -227,9 +240,10 @@ def test_what_only_a_record_tells_is_not_written_into_it(api: Api, stand_in: Sta
     assert not [each for each in stand_in.seen if each.method == "PATCH"]
 
 
-def test_ps_believes_a_record_while_a_leader_that_was_replaced_learns(api: Api, stand_in: StandIn) -> None:
+def test_of_a_leader_that_was_replaced_ps_says_what_a_closer_look_shows(api: Api, stand_in: StandIn) -> None:
+    """It may not know yet that the run is over: the others, or the keeper, do."""
     cluster(stand_in, AT_WORK, worker(0, RUNNING, losses=1))
-    assert row_of(api, known=False).state == "succeeded"
+    assert row_of(api, known=False).state == "starting"
     assert row_of(api).state == "failed"
 
 
