@@ -18,8 +18,8 @@ from tests.conftest import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 README, GUIDE, KUBERNETES = "README.md", "docs/guide-local.md", "docs/guide-kubernetes.md"
-METRICS = "docs/metrics.md"
-COMMANDS = {README: 10, GUIDE: 16, METRICS: 10}  # how many each page has, at the least
+METRICS, SWEEPS = "docs/metrics.md", "docs/guide-sweeps.md"
+COMMANDS = {README: 10, GUIDE: 16, METRICS: 10, SWEEPS: 9}  # how many each page has, at the least
 SCRIPT = """
 import os, sys
 open(os.path.join(os.environ["ECHELON_OUTPUT"], "model.pt"), "w").write("weights")

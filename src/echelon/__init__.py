@@ -6,7 +6,7 @@ run = echelon.run("train.py", args=["--epochs", "3"], workers=2)
 run.wait(check=True)
 """
 
-__all__ = ["EchelonError", "LogLine", "Run", "RunFailed", "Status", "attach", "run", "runs"]
+__all__ = ["EchelonError", "LogLine", "Run", "RunFailed", "Status", "attach", "run", "runs", "sweep"]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -18,6 +18,7 @@ _HOMES = {
     "attach": "echelon.api",
     "run": "echelon.api",
     "runs": "echelon.api",
+    "sweep": "echelon.sweeps.calling",
 }
 
 

@@ -30,6 +30,7 @@ Found = tuple[RunRef, Engine]
 T = TypeVar("T")
 Tell = Callable[[str], object]
 _PATIENCE = 6.0  # seconds for a place that is only looked into because the run is not where it was expected
+_MANY = 20  # steps; more are not listed one by one
 _OLD = 90 * 86400.0  # seconds for which pipelines of an earlier version are spoken of
 _ADDRESS = f"{LOCAL}://"
 _WITHOUT_RUN = {
@@ -181,19 +182,23 @@ def _step_of(ref: RunRef, engine: Engine, wanted: str, *, keep_stdin: bool) -> F
     record, status = read_standing(engine, ref)
     step = next((each for each in status.steps if each.name in (wanted, wanted.replace("-", "_"))), None)
     if step is None:
-        raise UnknownRun(f"run {ref.name!r} has no step {wanted!r}", hint=_steps_there_are(status))
+        problem = f"run {ref.name!r} has no {status.step_word} {wanted!r}"
+        raise UnknownRun(problem, hint=_steps_there_are(status))
     for at, _ in StepRuns(engine, record).of([step]).values():
         with suppress(UnknownRun):
             return _read(str(at), Target(), keep_stdin=keep_stdin)
     raise UnknownRun(
-        f"step {step.name} of {ref.name} {_why_no_run(step)}",
-        hint=step.hint or f"`echelon status {ref.name}` shows every step",
+        f"{status.step_word} {step.name} of {ref.name} {_why_no_run(step)}",
+        hint=step.hint or f"`echelon status {ref.name}` shows every {status.step_word}",
     )
 
 
 def _steps_there_are(status: Status) -> str:
-    names = ", ".join(step.name for step in status.steps)
-    return f"its steps are {names}" if names else f"`echelon status {status.name}` shows how it stands"
+    names = [step.name for step in status.steps]
+    if not names:
+        return f"`echelon status {status.name}` shows how it stands"
+    some = ", ".join(names) if len(names) <= _MANY else f"{names[0]} to {names[-1]}"
+    return f"its {status.step_word}s are {some}"
 
 
 def _why_no_run(step: Step) -> str:

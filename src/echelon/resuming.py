@@ -51,7 +51,9 @@ def _check(status: Status, *, again: bool) -> None:
     name = status.name
     if status.state == "succeeded" and not again:
         hint = "`echelon run --resume --results DIR` trains another run in its results"
-        if status.steps:
+        if status.step_word == "trial":
+            hint = "every trial has succeeded; another sweep needs another --name"
+        elif status.steps:
             hint = "`echelon notebook run FILE --from STEP` runs a step again, and those after it"
         raise StateTrouble(f"run {name!r} has succeeded: there is nothing to resume", hint=hint)
     if status.state == "damaged":

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from echelon.engines.abilities import StopOrder
 from echelon.errors import InvalidJob
 from echelon.model.event import Event
-from echelon.model.program import DONE, OVER, Step
+from echelon.model.job import Job
+from echelon.model.program import DONE, OVER, Parent, Step
 from echelon.model.status import FINAL, fold
+from echelon.preparation.prepare import Prepared
+from echelon.submit import submit
 from tests.executor.graphs import PARENT, Graph, Played, Scripted, graphs, new_engine
 from tests.properties import examples
 
@@ -182,3 +185,31 @@ def test_an_error_of_the_executor_itself_ends_what_runs() -> None:
     with pytest.raises(ZeroDivisionError):
         played.run()
     assert all(row.state in FINAL for row in played.engine.runs())
+
+
+def test_a_run_that_was_recorded_and_never_started_is_submitted_again() -> None:
+    graph = {"a": ((), "well")}
+    engine = new_engine()
+    own = Parent(run=PARENT, step="a", key="k")
+    engine.record(Job(name=f"{PARENT}-a", script="well", framework="plain", parent=own), None)
+    left = [Step(name="a", state="recorded", run=f"memory://{PARENT}-a")]
+    assert Played(graph, engine=engine, steps=left).run().states == {"a": "succeeded"}
+
+
+def test_one_that_succeeded_right_after_its_submission_is_not_run_again() -> None:
+    """Its executor was killed before it had told of the run."""
+    graph = {"a": ((), "well")}
+    engine = new_engine()
+    assert Played(graph, engine=engine).run().states == {"a": "succeeded"}
+    again = Played(graph, engine=engine, steps=[Step(name="a", state="recorded")]).run()
+    assert (again.states, again.work.started) == ({"a": "succeeded"}, [])
+
+
+def test_a_run_of_that_name_that_is_not_its_own_is_left_alone() -> None:
+    graph = {"a": ((), "well"), "b": ((), "well")}
+    engine = new_engine()
+    other = submit(Prepared(job=Job(name=f"{PARENT}-a", script="well", framework="plain")), engine)
+    played = Played(graph, engine=engine).run()
+    assert played.states == {"a": "failed", "b": "succeeded"}
+    assert "there is a run 'graph-1-a' already" in played.execution.steps["a"].reason
+    assert other.job().parent is None

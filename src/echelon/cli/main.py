@@ -16,6 +16,7 @@ from echelon import __version__
 # name -> (module, its line in `--help`). Kept here, so that help need not import every command.
 COMMANDS = {
     "run": ("commands.run", "Train a script, a module or a command on many workers."),
+    "sweep": ("sweeps", "Run a script with many values of its parameters."),
     "ps": ("commands.runs", "List runs."),
     "status": ("commands.runs", "Say how a run stands, and why it failed."),
     "why": ("commands.why", "Say what is going on with a run: stuck, slow, waiting, or why it ended."),

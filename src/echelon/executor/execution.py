@@ -16,7 +16,7 @@ from typing import Protocol
 
 from echelon.engines.abilities import StopOrder
 from echelon.engines.base import Engine, RunDamaged
-from echelon.errors import EchelonError, ResultsIncomplete, UnknownRun
+from echelon.errors import EchelonError, ResultsIncomplete, RunExists, UnknownRun
 from echelon.handle import Run
 from echelon.model.event import Event
 from echelon.model.job import STEP, check_name
@@ -78,13 +78,13 @@ class Execution:
         asked: Callable[[], StopOrder | None] = lambda: None,
     ) -> None:
         """`steps` stand as they did when the last executor ended: those that are over stay as they are, one
-        that was running is looked for. `asked` is the stop that was asked for, if one was.
+        that was at work is looked for. `asked` is the stop that was asked for, if one was.
         """
         self._parent, self._work, self._engine = parent, work, engine
         self._report, self._asked = report, asked
         self.steps = {step.name: step for step in steps}
         self._left_running = {
-            name for name, step in self.steps.items() if step.run and step.state not in OVER
+            name for name, step in self.steps.items() if step.state not in OVER and step.state != "waiting"
         }
         self._running: set[str] = set()
         self._runs: dict[str, Run] = {}
@@ -228,7 +228,7 @@ class Execution:
             return replace(ready, ended=time.time())
         if there is None and (self._asked() is not None or self._crashed):
             return replace(step, state="not-reached", started=None, reason=_STOPPED)
-        run = there or self._submit(step, ready, name, own)
+        run = self._submit(step, ready, name, own) if there is None else self._take_up(ready, there, own)
         with self._lock:
             self._runs[step.name] = run
         if (order := self._asked()) is not None or self._crashed:  # it may not have seen this run
@@ -239,9 +239,18 @@ class Execution:
     def _submit(self, step: Step, ready: Submission, name: str, own: Parent) -> Run:
         check_name(name)
         self._work.starts(step)
-        job = ready.prepared.job
-        job = replace(job, parent=own, env={**job.env, STEP: step.name})
-        return submit(replace(ready.prepared, job=job), self._engine, stays=True, replace=True)
+        return submit(_with_parent(ready, own), self._engine, stays=True, replace=True)
+
+    def _take_up(self, ready: Submission, there: Run, own: Parent) -> Run:
+        """What an earlier executor has left: if it was killed while it submitted the run, nothing else will
+        start that, and the same submission completes it.
+        """
+        state = there.status(progress=False).state
+        if state in ("recorded", "starting"):
+            with suppress(RunExists):  # its submission was complete
+                again = _with_parent(ready, own)
+                return submit(again, self._engine, stays=True, replace=state == "recorded")
+        return there
 
     def _left_behind(self, step: str, name: str, own: Parent) -> Run | None:
         """The run that an earlier executor has started for the same, if it goes on, or has succeeded since.
@@ -251,12 +260,19 @@ class Execution:
             record = self._engine.read(RunRef(engine="", name=name))
         except (UnknownRun, RunDamaged):
             return None
+        if record.job.parent is None or record.job.parent.run != self._parent:
+            if own.key:  # it would be replaced
+                raise RunExists(
+                    f"there is a run {name!r} already, which is not {step} of {self._parent}",
+                    hint=f"`echelon rm {name}` forgets it, once it has ended",
+                )
+            return None
         run = Run(record.ref, self._engine)
         state = run.status(progress=False).state
         if record.job.parent == own and own.key:
             if state not in FINAL or (state == "succeeded" and step in self._left_running):
                 return run
-        elif state not in FINAL and record.job.parent is not None and record.job.parent.run == self._parent:
+        elif state not in FINAL:
             run.stop(wait=False)
             run.wait(_WITHDRAWN, show=False)
         return None
@@ -286,3 +302,9 @@ class Execution:
         if missing and status.state == "succeeded":
             raise missing[0]
         return status
+
+
+def _with_parent(ready: Submission, own: Parent) -> Prepared:
+    """What a step's run is, as the run that it is."""
+    job = ready.prepared.job
+    return replace(ready.prepared, job=replace(job, parent=own, env={**job.env, STEP: own.step}))

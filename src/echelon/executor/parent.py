@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from echelon.engines.abilities import Programs, StopOrder, required
@@ -20,7 +21,7 @@ from echelon.engines.choose import LOCAL, choose_engine
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.plan import Plan
-from echelon.model.program import Program
+from echelon.model.program import Program, Step
 from echelon.model.run import RunRef
 
 _OWN = (
@@ -78,6 +79,11 @@ class Own:
     def tell(self, event: Event) -> None:
         """Something has happened."""
         self._programs.tell(self.ref, event)
+
+    def told(self) -> dict[str, Step]:
+        """How the steps stood when the last executor of this run ended, by all that was told of them."""
+        events = chain(self._engine.earlier_events(self.ref), self._engine.events(self.ref))
+        return {step.name: step for event in events for step in event.steps or ()}
 
     def asked(self) -> StopOrder | None:
         """The stop that was asked for; that of a time-out came as a signal alone."""

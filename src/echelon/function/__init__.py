@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import BuiltinFunctionType, MappingProxyType, MethodType
@@ -69,23 +69,28 @@ def script_of(
     function: Callable[..., object],
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] = MappingProxyType({}),
+    *,
+    later: Collection[str] = (),
+    variable: str = "",
 ) -> FunctionScript:
     """Write a function and its arguments as a script; raises CannotShip, naming what cannot be shipped.
 
-    A coroutine function runs with asyncio; the arguments of a `functools.partial` are included.
+    A coroutine function runs with asyncio; the arguments of a `functools.partial` are included. Those named
+    in `later` are not known yet: the script finds them in an environment variable, as a JSON object.
     """
     while isinstance(function, functools.partial):
         args, kwargs = (*function.args, *args), {**function.keywords, **kwargs}
         function = function.func
     namespace = _namespace_of(function)
     name = _plain_name(function, namespace)
-    labels = _argument_names(function, name, args, kwargs)
+    labels = _argument_names(function, name, args, {**kwargs, **dict.fromkeys(later)})
     call = Call(
         name=name,
         function=function,
         args=tuple(zip(labels, args, strict=True)),
         kwargs=dict(kwargs),
         is_async=inspect.iscoroutinefunction(function),
+        from_environment=variable if later else "",
     )
     with definitions_by_value(namespace):
         gathered = gather(call, namespace)

@@ -20,6 +20,7 @@ class Call:
     args: Sequence[tuple[str, object]]  # pairs of the name for messages and the value
     kwargs: Mapping[str, object]
     is_async: bool
+    from_environment: str = ""  # a variable whose JSON object has further arguments, other in every run
 
 
 @frozen

@@ -91,7 +91,12 @@ class _Gathering:
 
     def _start(self, call: Call, stored: Stored) -> str:
         head, opening = self._function(call, stored)
-        text = f"{head}({self._arguments(call, stored)})"
+        arguments = self._arguments(call, stored)
+        if call.from_environment:
+            opening += "import json as _echelon_json\nimport os as _echelon_os\n\n"
+            more = f"**_echelon_json.loads(_echelon_os.environ[{call.from_environment!r}])"
+            arguments = f"{arguments}, {more}" if arguments else more
+        text = f"{head}({arguments})"
         if call.is_async:
             opening += "import asyncio as _echelon_asyncio\n\n"
             text = f"_echelon_asyncio.run({text})"

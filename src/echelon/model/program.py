@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Literal
 
 from echelon.model.state import StepState
 from echelon.values import frozen
@@ -33,6 +34,8 @@ class Step:
     after: tuple[str, ...] = ()  # the steps that must be done before
     gets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what it is handed, by the step before
     size: str = ""  # in words, where it is more than one process
+    params: Mapping[str, str] = field(default_factory=dict)  # of a sweep's trial: the values that it has
+    value: float | None = None  # and what it has reached, by the sweep's objective
 
 
 @frozen
@@ -45,10 +48,22 @@ class Parent:
 
 
 @frozen
+class Objective:
+    """The metric by which the trials of a sweep are compared."""
+
+    metric: str
+    goal: Literal["minimize", "maximize"] = "minimize"
+    of: Literal["last", "best", "mean"] = "last"  # of a trial's values
+    count: int = 1  # the mean is of so many, the last ones
+
+
+@frozen
 class Program:
     """What is known of a run that is made of runs before it begins."""
 
-    title: str  # what it is, in lists: "notebook"
+    title: str  # what it is, in lists: "notebook", "sweep"
+    step_word: str = "step"  # what one of its children is called
+    objective: Objective | None = None  # of a sweep
     source: str = ""  # the file that it was made of
     place: str = ""  # where its children run, as `Traits.place` has it; "" is this machine
     context: str = ""  # and namespace, in a cluster

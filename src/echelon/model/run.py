@@ -11,6 +11,7 @@ from echelon.model.plan import Plan
 from echelon.model.pods.pod import KUBEFLOW_KIND, NOT_DOWNLOADED
 from echelon.model.program import DONE
 from echelon.model.status import RunSummary, Status, WorkerStatus
+from echelon.model.trials import words_of_best
 from echelon.model.world import gpu_count, members, worker_count
 from echelon.values import frozen
 
@@ -100,7 +101,7 @@ def parse_uri(text: str, default_engine: str) -> RunRef:
 
 def opening_status(record: Record) -> Status:
     """The status of a run before anything has happened, for events to be folded into."""
-    plan = record.plan
+    plan, program = record.plan, record.job.program
     workers: tuple[WorkerStatus, ...] = ()
     if plan is not None:
         workers = tuple(
@@ -127,6 +128,8 @@ def opening_status(record: Record) -> Status:
         restarts_allowed=record.job.restarts,
         workers=workers,
         results=_whereabouts(record),
+        step_word="step" if program is None else program.step_word,
+        objective=None if program is None else program.objective,
     )
 
 
@@ -174,4 +177,6 @@ def summarise(record: Record, status: Status) -> RunSummary:
         steps=len(status.steps) if job.program is not None else None,
         steps_done=sum(step.state in DONE for step in status.steps),
         steps_place=None if job.program is None else job.program.place,
+        step_word=status.step_word,
+        best=words_of_best(status.steps, status.objective) if status.objective is not None else "",
     )

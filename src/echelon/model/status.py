@@ -12,7 +12,7 @@ from echelon.agent.gang.verdict import LOST_EXIT_CODE
 from echelon.model.display import Rows, as_html, as_text, duration
 from echelon.model.event import Event, Outcome, RootCause
 from echelon.model.output.progress import Progress, at_end, words
-from echelon.model.program import OVER, Step
+from echelon.model.program import OVER, Objective, Step
 from echelon.model.state import State, StepState
 from echelon.values import frozen
 
@@ -88,6 +88,8 @@ class Status:
     training_since: float | None = None  # the same after the last restart
     progress: Progress | None = None  # how far the lowest rank has come whose output tells it
     steps: tuple[Step, ...] = ()  # of a run that is made of runs, in an order in which they can run
+    step_word: str = "step"  # what one of them is called: "trial" of a sweep
+    objective: Objective | None = None  # of a sweep: what its trials are compared by
 
     def __repr__(self) -> str:
         return as_text(_rows(self))
@@ -122,6 +124,8 @@ class RunSummary:
     steps: int | None = None  # of a run that is made of runs: how many they are
     steps_done: int = 0
     steps_place: str | None = None  # where they run; "" is this machine
+    step_word: str = "step"  # what one of them is called: "trial" of a sweep
+    best: str = ""  # of a sweep: what its best trial has reached, and with which values
 
 
 def with_progress(status: Status, progress: Progress | None) -> Status:
@@ -196,6 +200,7 @@ class _Draft:
         self.trained_first = status.trained_first
         self.training_since = status.training_since
         self.steps = {step.name: step for step in status.steps}
+        self.step_word = status.step_word
         self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
 
     def changed(self) -> dict[str, Any]:
@@ -243,11 +248,12 @@ def of_the_whole(event: Event, steps: Iterable[Step]) -> Event:
         if event.outcome is None:
             return replace(event, cause=None, reason=reason)
         return replace(event, cause=None, reason=reason, outcome="lost", exit_code=LOST_EXIT_CODE)
-    worst = next((step for step in steps if step.state in ("failed", "timed-out")), None)
-    if worst is None:
+    failed = [step for step in steps if step.state in ("failed", "timed-out")]
+    if not failed:
         return event
-    why = f": {worst.reason}" if worst.reason else ""
-    return replace(event, cause=None, reason=f"step {worst.name}{why}")
+    worst, others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+    which = f"{'trial' if worst.params else 'step'} {worst.name}{others}"
+    return replace(event, cause=None, reason=f"{which}: {worst.reason}" if worst.reason else which)
 
 
 def _apply(status: _Draft, event: Event) -> None:
@@ -338,7 +344,7 @@ def _finish(status: _Draft, event: Event) -> None:
 def _what_waits(status: _Draft) -> str | None:
     """Why a step that is there does not run yet, where one is."""
     waits = (step for step in status.steps.values() if step.run and step.reason and step.state not in OVER)
-    return next((f"step {step.name}: {step.reason}" for step in waits), None)
+    return next((f"{status.step_word} {step.name}: {step.reason}" for step in waits), None)
 
 
 def _finish_steps(status: _Draft, event: Event) -> None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import string
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -142,11 +142,16 @@ def prepare_function(
     settings: Settings,
     surroundings: Surroundings,
     traits: Traits,
+    *,
+    later: Collection[str] = (),
+    variable: str = "",
 ) -> Prepared:
-    """Make a function into a script, and settle the rest. It runs under the caller's own Python."""
+    """Make a function into a script, and settle the rest. It runs under the caller's own Python; `later` and
+    `variable` are as for `script_of`.
+    """
     from echelon.function import script_of
 
-    script = script_of(function, args, kwargs)
+    script = script_of(function, args, kwargs, later=later, variable=variable)
     framework = partial(framework_of_function, function, script.text, surroundings.folder)
     return _prepare_written(script, framework, settings, surroundings, traits)
 

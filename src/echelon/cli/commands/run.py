@@ -140,7 +140,7 @@ def run(
     from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
     from echelon.preparation.sources import find_surroundings, gather
 
-    given = _settings(flags, words, is_command=ctx.meta["command"], has_file=bool(files))
+    given = settings_of(flags, words, is_command=ctx.meta["command"], has_file=bool(files))
     surroundings = find_surroundings()
     manifest = None
     if files:
@@ -356,7 +356,9 @@ def _end_of_flags(params: Sequence[click.Parameter], args: Sequence[str]) -> int
     return len(args)
 
 
-def _settings(flags: dict[str, Any], words: tuple[str, ...], *, is_command: bool, has_file: bool) -> Settings:
+def settings_of(
+    flags: dict[str, Any], words: tuple[str, ...], *, is_command: bool, has_file: bool
+) -> Settings:
     """The flags as settings; only those that were given."""
     from echelon.jobfile import settings_from
 

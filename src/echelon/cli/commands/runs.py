@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from echelon.cli.options import complete_runs, find_run, find_runs, target_of, target_options
+from echelon.cli.options import (
+    complete_runs,
+    find_run,
+    find_runs,
+    target_of,
+    target_options,
+    target_options_with,
+)
 from echelon.model.state import State
 
 if TYPE_CHECKING:
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     help="only runs in this state (failed, running, ...); several times: in one of them",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="only the newest N")
-@click.option("--steps", is_flag=True, help="the steps of notebooks too, a line each")
+@click.option("--steps", is_flag=True, help="steps of notebooks and trials of sweeps too, a line each")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
 def ps(
@@ -164,22 +171,25 @@ def _last_is_remote() -> bool:
 
 @click.command("status", short_help="Say how a run stands, and why it failed.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
-@target_options
+@target_options_with("csv")
 def status(name: str | None, **target: str | None) -> int:
     """Say how a run stands: its workers, its restarts, how far its training has come (as its output tells),
     and, if it failed, the rank that failed first.
     Without RUN, the newest run of this folder. Of a notebook's run, its steps are listed; RUN/STEP is one of
-    them, here as in every command.
+    them, here as in every command. Of a sweep, its trials, the best first, or, with -o csv, by their numbers.
 
     \b
     Examples:
       echelon status RUN
       echelon status RUN/STEP
       echelon status RUN -o json
+      echelon status SWEEP -o csv
     """
     from echelon.cli.printing.render_status import show_status
 
     found = find_run(name, target)
+    if target["format"] == "csv" and not found.has_steps:
+        raise click.UsageError("-o csv is for a sweep: a line for each of its trials.")
     show_status(seen := found.status(), target["format"] or "text", found.advice(seen))
     return 0
 

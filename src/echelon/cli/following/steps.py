@@ -66,5 +66,5 @@ class StepNotices:
 def _notice_of(step: Step) -> str:
     if step.state not in OVER:
         waits = step.reason and step.state in _NOT_RUNNING
-        return f"step {step.name}: {step.reason}" if waits else ""
+        return f"{'trial' if step.params else 'step'} {step.name}: {step.reason}" if waits else ""
     return "" if step.state == "kept" else step_ended(step, took=True)  # of one that is kept it was told then

@@ -319,7 +319,8 @@ def _command(row: RunSummary) -> str:
     if not row.steps or row.steps_place is None:  # the latter where another machine has started it
         return row.command
     done = f"{row.steps_done} of " * (row.steps_done != row.steps)
-    return f"{row.command}, {done}{row.steps} step{'s' * (row.steps != 1)}"
+    best = f", {row.best}" if row.best else ""
+    return f"{row.command}, {done}{row.steps} {row.step_word}{'s' * (row.steps != 1)}{best}"
 
 
 def findings(found: Iterable[Finding], format_: str) -> list[Finding]:

@@ -6,12 +6,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import click
+
 from echelon.cli.printing.render import data, table
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import cause_lines, duration, near, one_line, phases, ranges, state
 from echelon.model.output.progress import words
+from echelon.model.program import DONE
 from echelon.model.run import parse_uri
 from echelon.model.status import Status
+from echelon.model.trials import by_objective, state_of, steps_as_csv, words_of_best
 
 _MOST_MISSING = 8  # workers of whose results it is told what is missing
 
@@ -20,11 +24,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
     """How a run stands, and what helps if it failed."""
     conditions = _conditions(found)
     if format_ != "text":
-        import msgspec
-
-        data(
-            found if found.kind is None else {**msgspec.to_builtins(found), "conditions": conditions}, format_
-        )
+        _show_as_data(found, format_, conditions)
         return
     now = time.time()
     reason = f"  {one_line(found.reason)}" if found.reason else ""
@@ -88,6 +88,15 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         say(f"  hint: {one_line(advice)}")
 
 
+def _show_as_data(found: Status, format_: str, conditions: Sequence[dict[str, Any]]) -> None:
+    if format_ == "csv":
+        click.echo(steps_as_csv(found.steps, found.objective), nl=False)
+        return
+    import msgspec
+
+    data(found if found.kind is None else {**msgspec.to_builtins(found), "conditions": conditions}, format_)
+
+
 def _times(found: Status, now: float) -> list[tuple[str, str]]:
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.created))
     return [("started", started), ("elapsed", duration((found.ended or now) - found.created))]
@@ -103,8 +112,13 @@ def _show_steps(found: Status, now: float) -> None:
     """What there is to say of a run that is made of runs as a whole, and each of its steps in a line."""
     code = "" if found.exit_code is None else str(found.exit_code)
     facts = [("command", found.command), *_times(found, now), ("results", near(found.results))]
+    if found.step_word == "trial":
+        facts.append(("trials", _done_and_best(found)))
     _show_facts([*facts, ("exit code", code), *(("missing", each) for each in found.missing)])
     say()
+    if found.step_word == "trial":
+        _show_trials(found, now)
+        return
     rows = [
         (
             step.name,
@@ -118,6 +132,30 @@ def _show_steps(found: Status, now: float) -> None:
     table(("STEP", "STATE", "TOOK", "RUN", "REASON"), rows)
     for each in dict.fromkeys(step.hint for step in found.steps if step.hint):
         say(f"  hint: {one_line(each)}")
+
+
+def _done_and_best(found: Status) -> str:
+    done = sum(step.state in DONE for step in found.steps)
+    best = "" if found.objective is None else words_of_best(found.steps, found.objective)
+    return f"{done} of {len(found.steps)} done{f', {best}' if best else ''}"
+
+
+def _show_trials(found: Status, now: float) -> None:
+    """The trials of a sweep, the best first."""
+    names = list(dict.fromkeys(name for step in found.steps for name in step.params))
+    metric = [] if found.objective is None else [found.objective.metric]
+    rows = [
+        (
+            step.name,
+            *(step.params.get(name, "") for name in names),
+            *("-" if step.value is None else f"{step.value:.6g}" for _ in metric),
+            state(state_of(step)),
+            "-" if step.started is None else duration((step.ended or now) - step.started),
+            step.reason,
+        )
+        for step in by_objective(found.steps, found.objective)
+    ]
+    table(("TRIAL", *names, *metric, "STATE", "TOOK", "REASON"), rows)
 
 
 def _conditions(found: Status) -> list[dict[str, Any]]:

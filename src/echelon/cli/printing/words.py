@@ -96,7 +96,8 @@ def step_ended(step: Step, *, took: bool = False) -> str:
     line = f", line {step.line}" if step.line else ""
     where = f" in cell {step.cell}{line}" if step.cell else ""
     reason = f": {step.reason}" if step.reason else ""
-    return f"step {step.name} {step.state.replace('-', ' ')}{time}{where}{reason}"
+    word = "trial" if step.params else "step"
+    return f"{word} {step.name} {step.state.replace('-', ' ')}{time}{where}{reason}"
 
 
 def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:

@@ -1,0 +1,12 @@
+"""A sweep: one script with many values of its parameters, as a run that is made of runs.
+
+The modules::
+
+    spaces.py       from what a user writes of the parameters to the trials: pure
+    filling.py      a trial's values in the job that it runs: pure
+    kept.py         the folder of a sweep: what was asked for, the shipped code, the table of trials
+    objective.py    what a trial has reached, by the metric that the sweep is about
+    trials.py       the executor's work: what a trial runs, and what has become of it
+    starting.py     what `echelon sweep` calls
+    calling.py      `echelon.sweep`
+    __main__.py     the executor, the program of the sweep's own run"""
