@@ -145,6 +145,9 @@ class Talking:
     def job(self) -> Job:
         return Job(name="fm", command=("x",))
 
+    def usage(self) -> None:
+        """Nobody asks who is slow."""
+
 
 def test_what_comes_is_read_after_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "_YIELD", 600.0)
