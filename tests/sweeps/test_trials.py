@@ -10,13 +10,14 @@ import pytest
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
+from echelon.executor.parent import exit_code_of
 from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
 from echelon.model.program import Objective, Step
 from echelon.model.resources import Resources
 from echelon.model.run import RunRef
 from echelon.sweeps import kept
-from echelon.sweeps.__main__ import execute, exit_code_of
+from echelon.sweeps.__main__ import execute
 from echelon.sweeps.kept import Sweep
 from echelon.sweeps.spaces import Trial
 from echelon.sweeps.trials import Trials, standing

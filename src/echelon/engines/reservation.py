@@ -156,7 +156,9 @@ def forget(folder: Path, owner: Owner) -> None:
 
 
 def make_runs(folder: Path) -> None:
-    """Make the folder for results that the user has given no other, so that git ignores it."""
+    """Make the folder for results that the user has given no other, so that git ignores it; no other one."""
+    if folder.absolute() != Path(RUNS).absolute():
+        return
     try:
         folder.mkdir(parents=True)
     except FileExistsError:

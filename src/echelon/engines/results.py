@@ -53,8 +53,7 @@ def reserve_results(results: Path, owner: Owner, *, resume: bool) -> Hold:
     check_free(results, owner)  # first: what is in it is that run's
     check_results(results, resume=resume)
     try:
-        if results.parent == Path(RUNS).absolute():
-            make_runs(results.parent)
+        make_runs(results.parent)
     except OSError as error:
         raise from_os_error(error, results) from error
     return reserve(results, owner)

@@ -10,18 +10,21 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
+from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.engines.abilities import Programs, StopOrder, required
 from echelon.engines.base import Engine
-from echelon.engines.choose import LOCAL, choose_engine
+from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
+from echelon.errors import EchelonError
 from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.plan import Plan
-from echelon.model.program import Program, Step
+from echelon.model.program import DONE, Program, Step
 from echelon.model.run import RunRef
 
 _OWN = (
@@ -64,6 +67,18 @@ def job_of_parent(
     )
 
 
+class Ended(Protocol):
+    """A step, as far as its end is concerned."""
+
+    @property
+    def state(self) -> str:
+        """How it stands."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """That of its run, if it has one."""
+
+
 class Own:
     """The run that this process is the executor of."""
 
@@ -91,6 +106,31 @@ class Own:
 
     def _note_signal(self, number: int, _frame: object) -> None:
         self._signalled = StopOrder(signal="SIGINT" if number == signal.SIGINT else "SIGTERM")
+
+
+def run_executor(work: Callable[[Own], int]) -> int:
+    """Do the work of the executor that this process is; returns its exit code."""
+    own = Own()
+    try:
+        return work(own)
+    except EchelonError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    finally:
+        await_children()
+
+
+def engine_of_steps(on: str, context: str, namespace: str) -> Engine:
+    """The engine on which steps run: `on` is "" for this machine."""
+    return choose_engine(CLUSTER if on else LOCAL, context=context or None, namespace=namespace or None)
+
+
+def exit_code_of(steps: Iterable[Ended]) -> int:
+    """As the first step that failed; 0 if all are done."""
+    states = list(steps)
+    if all(step.state in DONE for step in states):
+        return 0
+    return next((step.exit_code for step in states if step.exit_code), STOPPED_EXIT_CODE)
 
 
 def restore(environment: MutableMapping[str, str], plan: Plan | None) -> None:

@@ -7,17 +7,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.engines.abilities import StopOrder
 from echelon.engines.base import Engine
-from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
-from echelon.errors import EchelonError
 from echelon.executor.execution import Execution
-from echelon.executor.parent import Own, await_children
+from echelon.executor.parent import Own, engine_of_steps, exit_code_of, run_executor
 from echelon.model.event import Event
-from echelon.model.program import DONE, Step
+from echelon.model.program import Step
 from echelon.sweeps import kept
-from echelon.sweeps.kept import Sweep
 from echelon.sweeps.trials import Trials, standing
 
 
@@ -32,7 +28,7 @@ def execute(
     Returns how all stand then.
     """
     sweep, bundle = kept.read(folder)
-    engine = engine or _engine_of(sweep)
+    engine = engine or engine_of_steps(sweep.on, sweep.context, sweep.namespace)
     work = Trials(sweep, bundle, folder, engine)
 
     def asked_here() -> StopOrder | None:
@@ -50,30 +46,13 @@ def execute(
     return list(execution.steps.values())
 
 
-def exit_code_of(steps: list[Step]) -> int:
-    """As the first trial that failed; 0 if all are done."""
-    if all(step.state in DONE for step in steps):
-        return 0
-    return next((step.exit_code for step in steps if step.exit_code), STOPPED_EXIT_CODE)
-
-
-def _engine_of(sweep: Sweep) -> Engine:
-    return choose_engine(
-        CLUSTER if sweep.on else LOCAL, context=sweep.context or None, namespace=sweep.namespace or None
-    )
+def _work(own: Own) -> int:
+    return exit_code_of(execute(Path(sys.argv[1]), own.told(), own.tell, own.asked))
 
 
 def main() -> int:
     """Execute the sweep in the folder that is given, as the run that this process is a rank of."""
-    own = Own()
-    try:
-        steps = execute(Path(sys.argv[1]), own.told(), own.tell, own.asked)
-    except EchelonError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    finally:
-        await_children()
-    return exit_code_of(steps)
+    return run_executor(_work)
 
 
 if __name__ == "__main__":

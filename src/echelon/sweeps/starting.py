@@ -13,7 +13,7 @@ from pathlib import Path
 from echelon.admission import find_plan
 from echelon.engines.base import Engine
 from echelon.engines.choose import LOCAL, choose_engine
-from echelon.engines.reservation import RUNS, make_runs
+from echelon.engines.reservation import make_runs
 from echelon.engines.results import check_results, results_folder
 from echelon.errors import CannotShip, InvalidJob, RunExists, from_os_error
 from echelon.executor.parent import job_of_parent
@@ -130,8 +130,7 @@ def start_sweep(sweep: Sweep, prepared: Prepared, engine: Engine, tell: Callable
 
 def _make_folder(folder: Path) -> None:
     try:
-        if folder.parent == Path(RUNS).absolute():
-            make_runs(folder.parent)
+        make_runs(folder.parent)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise from_os_error(error, folder) from error

@@ -32,11 +32,6 @@ def all_suspended(jobs: Iterable[Mapping[str, Any]]) -> bool:
     return bool(found) and all(found)
 
 
-def none_at_work(jobs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a run has no Job that makes pods: each is suspended, or there is none."""
-    return all(map(is_suspended, jobs))
-
-
 def why_suspended(jobs: Iterable[Mapping[str, Any]]) -> str:
     """Who has to let a run go on whose Jobs are suspended."""
     for job in filter(is_suspended, jobs):

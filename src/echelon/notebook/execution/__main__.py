@@ -10,13 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from echelon.agent.gang.verdict import STOPPED_EXIT_CODE
 from echelon.engines.abilities import StopOrder
 from echelon.engines.base import Engine
-from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
-from echelon.errors import EchelonError, ResultsIncomplete
+from echelon.errors import ResultsIncomplete
 from echelon.executor.execution import Execution
-from echelon.executor.parent import Own, await_children
+from echelon.executor.parent import Own, engine_of_steps, exit_code_of, run_executor
 from echelon.model.event import Event
 from echelon.model.program import DONE
 from echelon.notebook.analysis.pipeline import Pipeline
@@ -51,7 +49,7 @@ def execute(
     steps = known(pipeline, record)
     todo = [name for name in steps if name in (record.todo or steps) and steps[name].state not in DONE]
     record = replace(record, steps=opened(steps, todo), graph=graph_of(pipeline), todo=(), missing="")
-    engine = engine or _engine_of(record)
+    engine = engine or engine_of_steps(record.on, record.context, record.namespace)
     options = replace(record.options, image=record.options.image or record.image or None)
     place = choose_place(pipeline, engine, options, note).place(pipeline, folder, record.volume)
     place.open()
@@ -83,33 +81,18 @@ def _may_have_files(step: StepRecord) -> bool:
     return step.state in DONE or step.cell is not None
 
 
-def exit_code_of(record: PipelineRecord) -> int:
+def _work(own: Own) -> int:
     """As the first step that failed; 0 if all are done, and their files are here."""
-    steps = record.steps.values()
-    if all(step.state in DONE for step in steps):
-        return ResultsIncomplete.exit_code if record.missing else 0
-    return next((step.exit_code for step in steps if step.exit_code), STOPPED_EXIT_CODE)
-
-
-def _engine_of(record: PipelineRecord) -> Engine:
-    return choose_engine(
-        CLUSTER if record.on else LOCAL, context=record.context or None, namespace=record.namespace or None
-    )
+    record = execute(PipelineFolder(Path(sys.argv[1])), own.tell, own.asked)
+    if record.missing:
+        print(record.missing, file=sys.stderr)
+    code = exit_code_of(record.steps.values())
+    return ResultsIncomplete.exit_code if record.missing and not code else code
 
 
 def main() -> int:
     """Execute the pipeline run in the folder that is given, as the run that this process is a rank of."""
-    own = Own()
-    try:
-        record = execute(PipelineFolder(Path(sys.argv[1])), own.tell, own.asked)
-    except EchelonError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    finally:
-        await_children()
-    if record.missing:
-        print(record.missing, file=sys.stderr)
-    return exit_code_of(record)
+    return run_executor(_work)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import msgspec
 
 from echelon.engines.decoding import decode
 from echelon.engines.durable import replace_file, write_file
-from echelon.engines.reservation import RUNS, make_runs
+from echelon.engines.reservation import make_runs
 from echelon.errors import StateTrouble, from_os_error
 from echelon.model.settings import Settings
 from echelon.model.state import StepState
@@ -135,8 +135,7 @@ def make_folder(root: Path, name: str, taken: Iterable[str]) -> PipelineFolder:
     """The folder of the next pipeline run of that name; `taken` are the names of all runs that there are."""
     pattern = re.compile(rf"{re.escape(name)}-(\d+)(?:-.*)?")
     try:
-        if root.absolute() == Path(RUNS).absolute():
-            make_runs(root)
+        make_runs(root)
         root.mkdir(parents=True, exist_ok=True)
         there = [*taken, *(each.name for each in root.iterdir())]
         number = 1 + max((int(found[1]) for each in there if (found := pattern.fullmatch(each))), default=0)

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.agent.gang.recording import look_of, ranks_of
+
 from echelon.agent.loop import Loop
-from echelon.agent.ranks.launching import launch
 from echelon.agent.ranks.stuck import looking
 
 HERE = Path(__file__).parent
@@ -26,51 +24,27 @@ _SETTLED = 2.0  # seconds after the last rank has said that it waits now
 
 def record(way: str, ranks: int, folder: Path) -> dict[str, dict[str, Any]]:
     """Start ranks that hang in this way, and look at them."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     part = folder / "part-17"
     if not part.exists():
         os.mkfifo(part)
     writer = os.open(part, os.O_RDWR)
-    env = {
-        **os.environ,
-        "PYTHONPATH": launch.STARTUP,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(ranks),
-        "ECHELON_RANKS": str(ranks),
-        "OMP_NUM_THREADS": "1",
-        "PART": str(part),
-    }
-    started = []
     try:
-        for rank in range(ranks):
-            own = {"RANK": str(rank), launch.LOOKS: str(folder / f"look-{rank}")}
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, HERE / "hang.py", way],
-                    env={**env, **own},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                )
-            )
-        for process in started:
-            assert process.stdout is not None
-            while process.stdout.readline() not in (b"waits\n", b""):
-                pass
-        time.sleep(_SETTLED)
-        return _look({rank: each.pid for rank, each in enumerate(started) if each.poll() is None}, folder)
+        with ranks_of(HERE / "hang.py", way, ranks, folder, {"PART": str(part)}) as started:
+            for process in started:
+                assert process.stdout is not None
+                while process.stdout.readline() not in (b"waits\n", b""):
+                    pass
+            time.sleep(_SETTLED)
+            alive = {rank: each.pid for rank, each in enumerate(started) if each.poll() is None}
+            return _look(alive, folder)
     finally:
-        for process in started:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
         os.close(writer)
 
 
 def _look(pids: dict[int, int], folder: Path) -> dict[str, dict[str, Any]]:
     loop = Loop()
     found: list[dict[str, dict[str, Any]]] = []
-    asked = {rank: (pid, str(folder / f"look-{rank}")) for rank, pid in pids.items()}
+    asked = {rank: (pid, look_of(folder, rank)) for rank, pid in pids.items()}
     looking.look(loop, asked, lambda answers: (found.append(answers), loop.stop()))
     loop.run()
     loop.close()

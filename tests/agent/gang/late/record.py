@@ -5,17 +5,14 @@ JSON files beside this one again, which the test of lateness reads; with names (
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.agent.gang.recording import look_of, ranks_of
+
 from echelon.agent.loop import Loop
-from echelon.agent.ranks.launching import launch
 from echelon.agent.ranks.stuck import looking, recorder
 
 HERE = Path(__file__).parent
@@ -25,42 +22,16 @@ BETWEEN = 4.0  # seconds between the questions
 
 def record(way: str, ranks: int, folder: Path) -> list[dict[str, dict[str, Any]]]:
     """Start ranks that train in this way, and ask them twice."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    env = {
-        **os.environ,
-        "PYTHONPATH": launch.STARTUP,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(ranks),
-        "ECHELON_RANKS": str(ranks),
-        "OMP_NUM_THREADS": "1",
-    }
-    started = []
-    try:
-        for rank in range(ranks):
-            own = {"RANK": str(rank), launch.LOOKS: str(folder / f"look-{rank}")}
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, HERE / "ranks.py", way],
-                    env={**env, **own},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                )
-            )
+    with ranks_of(HERE / "ranks.py", way, ranks, folder) as started:
         for process in started:
             assert process.stdout is not None
             assert process.stdout.readline() == b"trains\n"
-        pids = {rank: (each.pid, str(folder / f"look-{rank}")) for rank, each in enumerate(started)}
+        pids = {rank: (each.pid, look_of(folder, rank)) for rank, each in enumerate(started)}
         answers = []
         for _ in range(2):
             time.sleep(BETWEEN)
             answers.append(_ask(pids))
         return answers
-    finally:
-        for process in started:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
 
 
 def _ask(pids: dict[int, tuple[int, str]]) -> dict[str, dict[str, Any]]:

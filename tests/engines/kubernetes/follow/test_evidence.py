@@ -67,10 +67,10 @@ BOTH = (worker(0, RUNNING), worker(1, RUNNING))
 @pytest.mark.parametrize(
     ("log", "told"),
     [
-        (AT_WORK, Told(heard=True)),
-        (AT_WORK + OVER, Told(heard=True, over=True)),
+        (AT_WORK, Told(has_lines=True)),
+        (AT_WORK + OVER, Told(has_lines=True, over=True)),
         (b"", Told()),
-        (b"some words\n", Told(heard=True)),
+        (b"some words\n", Told(has_lines=True)),
     ],
 )
 def test_whether_a_leader_says_that_its_run_is_over(

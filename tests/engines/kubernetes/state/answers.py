@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.client.api import Api, Listing
 from echelon.engines.kubernetes.client.kinds import NotThere
 from echelon.engines.kubernetes.files.results.seen import see
 from echelon.engines.kubernetes.follow import follow
-from echelon.engines.kubernetes.follow.evidence import STREAMED, confirm, evidence, find_over, hear_keeper
+from echelon.engines.kubernetes.follow.evidence import STREAMED, ask_keeper, confirm, evidence, find_over
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.view import View, look
@@ -163,7 +163,7 @@ def _waited(run: OneRun, *, led: bool) -> str:
     """What `follow_events` tells when nothing more comes."""
     view, leader = run.view, history.LeaderEvents()
     for pod in workers.leader_pods(view.pods):
-        leader.told = replace(leader.told, heard=False)
+        leader.told = replace(leader.told, has_lines=False)
         if workers.has_started(pod):
             _hear(run, pod, leader)
     led = led or follow.has_led(view)
@@ -176,7 +176,7 @@ def _waited(run: OneRun, *, led: bool) -> str:
         if now is not None and now.end is not None:
             return _outcome(now.end)
         leader = leader if now is None else history.LeaderEvents(leader.known)
-        hear_keeper(run.api, view, leader)
+        ask_keeper(run.api, view, leader)
     return GOES_ON
 
 

@@ -32,7 +32,7 @@ def looks(case: Case) -> Iterator[tuple[str, Evidence]]:
     if case.leader_lines is not None:
         lines = [parse_line(each, 0) for each in case.leader_lines]
         over = any(is_last_line(each, 0) for each in lines[-3:])
-        yield "last lines", replace(known, told=Told(heard=bool(lines), over=over))
+        yield "last lines", replace(known, told=Told(has_lines=bool(lines), over=over))
     leader, asked, first = LeaderEvents(), set[Source](), False
     sources: list[tuple[Source, int, Sequence[bytes] | None]] = [
         ("leader", 0, case.leader_lines),
@@ -48,10 +48,10 @@ def looks(case: Case) -> Iterator[tuple[str, Evidence]]:
         for line in heard:
             list(leader.read(line, case.pods))
         if source == "leader":
-            leader.told = replace(leader.told, heard=bool(heard))
-            first = leader.told.heard
+            leader.told = replace(leader.told, has_lines=bool(heard))
+            first = leader.told.has_lines
         asked.add(source)
-        yield source, replace(known, told=replace(leader.told, heard=first), asked=frozenset(asked))
+        yield source, replace(known, told=replace(leader.told, has_lines=first), asked=frozenset(asked))
 
 
 def named(pod: Object) -> str:

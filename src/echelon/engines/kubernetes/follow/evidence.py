@@ -57,7 +57,7 @@ def last_lines(api: Api, leader: Object) -> Told:
     name, container = leader["metadata"]["name"], workers.container_name(leader)
     with api.logs(name, container=container, tail=_LAST) as pieces:
         lines = [parse_line(raw, 0) for raw in split_lines(pieces, with_rest=True)]
-    return Told(heard=bool(lines), over=any(is_last_line(line, 0) for line in lines))
+    return Told(has_lines=bool(lines), over=any(is_last_line(line, 0) for line in lines))
 
 
 def glance(api: Api, known: Evidence) -> Standing:
@@ -89,8 +89,17 @@ def find_over(api: Api, leaders: Mapping[str, Object]) -> set[str]:
         return {run for run, over in zip(runs, found, strict=True) if over}
 
 
-def hear_keeper(api: Api, view: View, leader: history.LeaderEvents) -> None:
+def leads(view: View, told: Told) -> bool:
+    """Whether worker 0 is at work, as its log shows, and the record says nothing else: no other log has the
+    run's end then. It costs one look at the pods, and a judgement several.
+    """
+    return view.stored.end is None and told.has_lines and workers.has_leader(view.pods)
+
+
+def ask_keeper(api: Api, view: View, leader: history.LeaderEvents) -> None:
     """Learn from the keeper how the run stands, if it may know better and can be asked."""
+    if leads(view, leader.told):
+        return
     if "keeper" not in standing(evidence(view, leader.told, STREAMED), time.time()).lacks:
         return
     with suppress(Denied, Refused, Unreachable):
@@ -124,7 +133,7 @@ def confirm(api: Api, ref: RunRef, view: View, leader: history.LeaderEvents) -> 
         return None
     if not _is_conclusive(evidence(view, leader.told, STREAMED)):
         return None
-    hear_keeper(api, view, leader)
+    ask_keeper(api, view, leader)
     found = standing(evidence(view, leader.told, STREAMED), time.time())
     return Confirmed(view=view, end=told_end(found, view.stored))
 

@@ -20,7 +20,7 @@ from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended, find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.evidence import STREAMED, confirm, evidence, glance, hear_keeper
+from echelon.engines.kubernetes.follow.evidence import STREAMED, ask_keeper, confirm, evidence, glance, leads
 from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper, keeping
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
@@ -64,7 +64,7 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     if of_pods:
         view = replace(view, stored=replace(view.stored, collected=None))
     yield from _opening(view)
-    known, keeper = yield from _hear(api, view, needed=of_pods and view.stored.end is not None)
+    known, keeper = yield from _read_logs(api, view, needed=of_pods and view.stored.end is not None)
     found = standing(known, time.time())
     if found.end is not None and view.stored.stop is None and found.end.outcome in _UNEXPLAINED:
         view = replace(view, stored=views.read_record(api, ref))  # it may have been stopped while we looked
@@ -86,16 +86,16 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
 def examine(api: Api, view: View) -> Standing:
     """How a run stands, from all that can be read where its objects leave it open."""
     found = glance(api, evidence(view))
-    hearing = _hear(api, view)
+    reading = _read_logs(api, view)
     while found.lacks:
         try:
-            next(hearing)
-        except StopIteration as heard:
-            return standing(heard.value[0], time.time())
+            next(reading)
+        except StopIteration as done:
+            return standing(done.value[0], time.time())
     return found
 
 
-def _hear(
+def _read_logs(
     api: Api, view: View, *, needed: bool = False
 ) -> Generator[Event, None, tuple[Evidence, KeeperView | None]]:
     """The events in the logs of a run's agents, and what is known from then on; `needed` if the leader's log
@@ -106,9 +106,8 @@ def _hear(
         lines = history.since_last_gap(_log_of(api, pod, needed=needed))
         for line in lines:
             yield from _current(leader.read(line, view.pods), view)
-        leader.told = replace(leader.told, heard=bool(lines))  # not by one that has just replaced another
-    leads = workers.has_leader(view.pods) and leader.told.heard and view.stored.end is None
-    if not leader.told.over and not leads:  # the others may know the end, and hold results
+        leader.told = replace(leader.told, has_lines=bool(lines))  # not by one that has just replaced another
+    if not leader.told.over and not leads(view, leader.told):  # the others may know the end, and hold results
         yield from _current(_peers(api, view, leader), view)
         asked.add("peers")
     found = standing(evidence(view, leader.told, asked), time.time())
@@ -159,7 +158,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
     reported: set[tuple[str, float]] = set()  # of the record's events
     quiet_since = began
     led = alone = False  # worker 0 has run; it does not run any more
-    heard: set[str] = set()  # pods whose logs have lines
+    written: set[str] = set()  # pods whose logs have lines
     with (
         _mirror(api, ref, mirrors) as mirror,
         PodLines(api, mirror, lambda pod: alone or _is_leader(pod), events_only=True) as lines,
@@ -174,11 +173,12 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
         while (view := _view(ref, mirror, uid, between)) is not None:  # None if it was removed meanwhile
             yield from _unreported(_opening(view), reported)
             led = led or has_led(view)
-            leader.told = replace(leader.told, heard=_is_heard(view, heard))
-            alone = led and "peers" in standing(evidence(view, leader.told, STREAMED), time.time()).lacks
+            leader.told = replace(leader.told, has_lines=_has_lines(view, written))
+            alone = led and not leads(view, leader.told)
+            alone = alone and "peers" in standing(evidence(view, leader.told, STREAMED), time.time()).lacks
             for pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
-                heard.add(pod["metadata"]["uid"])
+                written.add(pod["metadata"]["uid"])
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
                         if last_reason == "unreachable" or event.kind in _SET_BACK:
@@ -193,7 +193,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                 leader = leader if now is None else history.LeaderEvents(leader.known)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
-                hear_keeper(api, view, leader)
+                ask_keeper(api, view, leader)
                 claimed_soon = time.monotonic() - began < _CLAIMING
                 trouble = _trouble(api, mirror, view, may_be_untended=not claimed_soon)
                 if trouble is not None and _gist(trouble) != last_reason:
@@ -203,9 +203,9 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                 return
 
 
-def _is_heard(view: View, heard: Collection[str]) -> bool:
+def _has_lines(view: View, written: Collection[str]) -> bool:
     """Whether lines have come of worker 0's newest pod, and not only of one that it has replaced."""
-    return any(pod["metadata"]["uid"] in heard for pod in workers.leader_pods(view.pods)[-1:])
+    return any(pod["metadata"]["uid"] in written for pod in workers.leader_pods(view.pods)[-1:])
 
 
 def has_led(view: View) -> bool:

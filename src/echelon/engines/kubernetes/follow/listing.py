@@ -260,8 +260,10 @@ def _alive(api: Api) -> tuple[set[str], set[str]]:
         pods = cast("list[Object]", api.list_shapes("Pod", _Labelled, selector=ours, fields=alive))
     except Denied:  # then records are all that can be read
         return set(), set()
-    keepers = [pod for pod in pods if pod["metadata"]["labels"][names.COMPONENT] == names.KEEPER]
-    return set(_by_run([pod for pod in pods if pod not in keepers])), set(_by_run(keepers))
+    found: dict[str, list[Object]] = {names.WORKER: [], names.KEEPER: []}
+    for pod in pods:
+        found[pod["metadata"]["labels"][names.COMPONENT]].append(pod)
+    return set(_by_run(found[names.WORKER])), set(_by_run(found[names.KEEPER]))
 
 
 def _look_closer(looks: Sequence[Callable[[], RunSummary]]) -> list[RunSummary]:

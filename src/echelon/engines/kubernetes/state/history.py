@@ -54,8 +54,8 @@ class LeaderEvents:
 
     def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
         """The events of one line. A state line repeats what still matters: only what was missed is new."""
-        if not self.told.heard:
-            self.told = replace(self.told, heard=True)
+        if not self.told.has_lines:
+            self.told = replace(self.told, has_lines=True)
         raw = json_object(line.payload.decode(errors="replace"))
         repeated = raw.get("events")
         for each in (repeated if isinstance(repeated, list) else []) if raw.get("kind") == "state" else [raw]:

@@ -1,8 +1,8 @@
 """Whether a run is over, and how: the one answer, from what is known of it at a moment. Pure.
 
-Everybody asks here: `ps`, `status`, `wait`, `stop`, `rm`, upkeep and whoever fetches results. What they know
-differs: the objects alone, the last lines of the leader's log, all of its log, the other workers' and the
-keeper's. A `Standing` names what was not read and could decide (`lacks`). Who can read it does
+`ps`, `status`, `wait`, `stop`, `rm`, upkeep and the fetching of results ask here. What they know differs: the
+objects alone, the last lines of the leader's log, all of its log, the other workers' and the keeper's. A
+`Standing` names what was not read and could decide (`lacks`). A caller that can read it does
 (`follow/evidence.py`), and asks again; an end that lacks nothing is never changed by more evidence. Only a
 list of thousands reads no pods that have ended: it believes a record and Jobs that agree.
 
@@ -41,7 +41,7 @@ class Told:
     read, `over` is known and the verdict is not.
     """
 
-    heard: bool = False  # the leader's log has a line
+    has_lines: bool = False  # the leader's log has a line
     over: bool = False  # it has its last one
     verdict: Event | None = None
     ended_at: float = 0.0
@@ -220,7 +220,7 @@ def _is_proof(shown: Event, known: Evidence) -> bool:
 
 
 def _could_tell(known: Evidence) -> tuple[Source, ...]:
-    """What was not read and may have the end. While a leader is at work, nobody else has it."""
+    """What was not read and may have the end. While a leader is at work, no other log has it."""
     if not known.ended_pods and known.jobs:
         return ("pods",)
     leaders, stored = workers.leader_pods(known.pods), known.stored
@@ -228,7 +228,7 @@ def _could_tell(known: Evidence) -> tuple[Source, ...]:
     if known.told.over:
         return tuple(found)
     if workers.has_leader(known.pods) and not _may_be_new(leaders[-1], known):
-        if known.told.heard:
+        if known.told.has_lines:
             return ()
         if "leader" not in known.asked:
             return ("leader",)
