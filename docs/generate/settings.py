@@ -35,6 +35,7 @@ in a job file are relative to the file. An editor can check job files with
 - A **time** is a number of seconds, or `30s`, `5m`, `2h`, `1d`, or a sum such as `1h30m`.
 - **CPUs** are cores: `2`, `0.5`, `500m`. `cpus` and `memory` also take `request:limit`, as in `8Gi:16Gi`.
 - A **role** is a number of workers, or, in a file, a mapping with any of {role_keys}.
+- A **sweep** is, in a file, a mapping with any of {sweep_keys} ([Sweeps](guide-sweeps.md)).
 """
 _GENERAL = "For every run"
 _OUTRO = """## Options of the command line alone
@@ -63,9 +64,12 @@ def page() -> str:
     names = {field.name for field in dataclasses.fields(Settings)}
     only_flags = [each for each in _flags().values() if each.name not in names]
     rows = "\n".join(f"| {_spelling(each)} | {_cell(each.help or '')} |" for each in only_flags)
-    role_keys = ", ".join(f"`{key}`" for key in schema()["$defs"]["role"]["properties"] if "-" not in key)
-    introduction = _INTRODUCTION.format(role_keys=role_keys)
+    introduction = _INTRODUCTION.format(role_keys=_keys("role"), sweep_keys=_keys("sweep"))
     return "\n".join([introduction, *_sections(), _OUTRO.format(options=rows)])
+
+
+def _keys(kind: str) -> str:
+    return ", ".join(f"`{key}`" for key in schema()["$defs"][kind]["properties"] if "-" not in key)
 
 
 def _sections() -> Iterator[str]:
@@ -110,6 +114,8 @@ def _one_kind(said: dict[str, Any]) -> str:
         "boolean": "`true` or `false`",
         "string": "text",
     }
+    if "$ref" in said:
+        return "a sweep" if said["$ref"].endswith("sweep") else "a role"
     kind = said["type"]
     return words[kind] if isinstance(kind, str) else "text or number"
 

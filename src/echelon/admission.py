@@ -37,23 +37,23 @@ class Queued:
 
 @frozen
 class Way:
-    """Which process admits a run, and whether its workers' objects exist before, and wait (`held`)."""
+    """Which process admits a run, and whether its workers' objects are made before, and wait (`held`)."""
 
     by: Literal["engine", "command", "scheduler"]
     held: bool = False
 
 
-def way_of(*, keeps_queue: bool, gpus: bool, stays: bool, placed: bool) -> Way:
+def way_of(*, keeps_queue: bool, gpus: bool, stays: bool, placed: bool, waits: bool = False) -> Way:
     """How a run is admitted. Pure.
 
     Where the engine keeps a queue, by it. Else by the command that stays with the run: the objects of one
-    with GPUs wait, and all start together. Where the user may not see the nodes (not `placed`) or the command
-    leaves, only the cluster's scheduler makes a run wait. What needs no GPU is not held: it would cost time
-    and avoid nothing."""
+    that has to wait, and of one with GPUs, wait, and all start together. Where the user may not see the nodes
+    (not `placed`) or the command leaves, only the cluster's scheduler makes a run wait. What needs no GPU and
+    fits is not held: it would cost time and avoid nothing."""
     if keeps_queue:
         return Way(by="engine")
     if stays:
-        return Way(by="command", held=gpus and placed)
+        return Way(by="command", held=waits or (gpus and placed))
     return Way(by="scheduler")
 
 
@@ -65,7 +65,8 @@ def find_way(job: Job, engine: Engine, found: Plan | Queued, *, stays: bool) -> 
         keeps_queue=engine.traits.keeps_queue,
         gpus=asks_for_gpus(job),
         stays=stays,
-        placed=isinstance(found, Queued) or any(seat.node for seat in found.placement.seats),
+        placed=isinstance(found, Plan) and any(seat.node for seat in found.placement.seats),
+        waits=isinstance(found, Queued),
     )
 
 

@@ -30,7 +30,7 @@ from echelon.observation.standing import check_exists, read_standing
 from echelon.tending import Tending, tending
 
 if TYPE_CHECKING:
-    from echelon.engines.abilities import CopyWatch
+    from echelon.engines.abilities import CopyWatch, ShippedCode
     from echelon.model.engine.usage import RunUsage
     from echelon.model.output.metric import Metric
     from echelon.observation.panel import Display
@@ -113,6 +113,11 @@ class Run:
     def plan(self) -> Plan | None:
         """What was decided for the run; None while it is queued."""
         return self._engine.read(self._ref).plan
+
+    def code(self) -> ShippedCode | None:
+        """The code that was shipped for the run; None if its script runs where it is."""
+        shipping = self._engine.shipping
+        return None if shipping is None else shipping.code(self._ref)
 
     def wait(
         self,

@@ -297,3 +297,46 @@ def test_ranks_that_wait_for_one_that_has_ended_say_where(pods: Pods) -> None:
     assert "rank 1 had exited 0 after " in verdict["reason"]
     assert verdict["reason"].endswith("rank 0 was in wait_for_peers (script.py:4)")
     assert any("(most recent call first):" in line for line in pods.said(0))
+
+
+@pytest.mark.slow
+def test_output_that_a_full_disk_has_cut_is_in_the_verdict_and_told_once(pods: Pods) -> None:
+    """`/dev/full` is a disk that has no room."""
+    logs = pods.folder / "logs"
+    logs.mkdir()
+    for rank in range(4):
+        (logs / f"rank-{rank}.log").symlink_to("/dev/full")
+    pods.script("print('hello')", workers=2, procs=2, logs=str(logs))
+    pods.start_all()
+    assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+    story = pods.events(0)
+    notes = [event for event in story if event["kind"] == "note"]
+    (told,) = (event["reason"] for event in notes if event["reason"])
+    assert told.endswith("lacks lines: No space left on device; the run goes on")
+    assert told.startswith("worker ")
+    (verdict,) = (event for event in story if event["kind"] == "verdict")
+    expected = [
+        f"worker {rank // 2}: the log of rank {rank} lacks lines: No space left on device"
+        for rank in range(4)
+    ]
+    assert (verdict["outcome"], sorted(verdict["missing"])) == ("succeeded", expected)
+    assert sorted(pods.last_words(0)["missing"]) == expected
+
+
+@pytest.mark.slow
+def test_a_new_leader_learns_which_output_lacks_lines(pods: Pods) -> None:
+    logs = pods.folder / "logs"
+    logs.mkdir()
+    (logs / "rank-1.log").symlink_to("/dev/full")
+    until = "if os.environ['ECHELON_RESTART'] == '0': time.sleep(600)"
+    until = f"import os, time\nprint('up', flush=True)\n{until}"
+    pods.script(until, workers=2, restarts=2, logs=str(logs))
+    pods.start_all()
+    pods.wait_up(0, 1)
+    pods.wait_for("note")
+    pods.processes[0].kill()
+    pods.processes[0].wait()
+    pods.start(0, failures=1)
+    assert pods.code(0) == 0
+    (verdict,) = (event for event in pods.events(0) if event["kind"] == "verdict")
+    assert verdict["missing"] == ["worker 1: the log of rank 1 lacks lines: No space left on device"]

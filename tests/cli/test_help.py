@@ -112,6 +112,7 @@ def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
         "as_",
     }  # what to run, two flags that read settings elsewhere, how to print, what another's file means here
     not_flags = {"script", "command", "args"}  # these are the words after the flags
+    not_flags |= {"sweep"}  # its keys are options of `echelon sweep`
     not_flags |= {"template"}  # as long as a pod: for files and the Python call
     names = {each.name for each in fields(Settings)}
     flags = {param.name for param in run_command.params} - not_settings
@@ -188,6 +189,7 @@ def test_commands_flags_runs_and_files_complete(
         "get",
         "events",
         "metrics",
+        "compare",
         "resume",
         "exec",
     ):

@@ -45,6 +45,9 @@ class Scripted:
     def has_room(self, steps: Sequence[str]) -> bool:
         return len(steps) <= self.most
 
+    def begins(self, step: Step) -> Step:
+        return step
+
     def prepare(self, step: Step) -> Submission | Step:
         job = Job(name=run_name(PARENT, step.name), script=self.graph[step.name][1], framework="plain")
         return Submission(prepared=Prepared(job=job), key=self.key)

@@ -83,6 +83,7 @@ GOOD: list[dict[str, Any]] = [
         "shm": 1,
     },
     {"script": "a.py", "pip": ["torch"], "ttl": "1d", "linger": 0, "pull-secret": ["a"], "collect": ["x"]},
+    {"script": "a.py", "sweep": {"space": {"a": [1, "b", True], "c": "1..2", "d": 0.5}, "fail-fast": True}},
     {"script": "a.py", "framework": "torch", "format": "json", "on": "k8s", "timeout": 90, "secret": ["A"]},
 ]
 BAD: list[Any] = [
@@ -123,6 +124,10 @@ BAD: list[Any] = [
     {"script": "a.py", "mount": "pvc:a:/a"},
     {"script": "a.py", "node_selector": ["a=b"]},
     {"script": "a.py", "pull": "never"},
+    {"script": "a.py", "sweep": {"space": ["a"]}},
+    {"script": "a.py", "sweep": {"space": {"a": {"b": 1}}}},
+    {"script": "a.py", "sweep": {"seeds": "3"}},
+    {"script": "a.py", "sweep": {"fail_fast": True, "fail-fast": True}},
     {"script": "a.py", "pull-secret": ["a"], "pull_secret": ["a"]},
 ]
 

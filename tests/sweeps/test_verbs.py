@@ -112,6 +112,22 @@ def test_a_stop_starts_no_trial_any_more_and_resume_runs_what_is_missing(cli: Ca
 
 
 @pytest.mark.slow
+def test_a_sweep_that_is_in_a_job_file(cli: Call, script: str) -> None:
+    Path("job.yaml").write_text(
+        f"script: {script}\nargs: ['{{lr}}']\n"
+        "sweep:\n  space: {lr: [1, 2], bs: [32]}\n  minimize: val_loss\n"
+    )
+    refused = cli("run", "-f", "job.yaml")
+    assert refused.returncode == InvalidJob.exit_code
+    assert "`echelon sweep -f FILE`" in refused.stderr
+    assert cli("sweep", "-f", "job.yaml", "--name", "one").returncode == 0
+    assert [row["val_loss"] for row in rows(cli, "one")] == ["32.0", "64.0"]
+    words = ["-f", "job.yaml", "lr=3", "--name", "two", "--", "--env", "A=1"]
+    assert cli("sweep", *words).returncode == 0
+    assert [row["val_loss"] for row in rows(cli, "two")] == ["96.0"]
+
+
+@pytest.mark.slow
 def test_with_fail_fast_one_trial_ends_all(cli: Call, script: str) -> None:
     words = ["bs=64,32", "lr=1,2", "--parallel", "1", "--name", "tune", "--fail-fast"]
     done = cli("sweep", *words, "--", script, "{lr}")

@@ -213,6 +213,8 @@ class Agent:
 
     def _note(self, event: dict[str, object]) -> None:
         """Keep an event that still matters, and have the keeper know of it once the run is over."""
+        if event.get("kind") == "note" and event.get("missing") and self._leader is not None:
+            event.update(self._leader.gang.lacking(event))
         self._history.note(event)
         self._tell_keeper_soon()
 

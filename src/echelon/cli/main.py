@@ -22,6 +22,7 @@ COMMANDS = {
     "why": ("commands.why", "Say what is going on with a run: stuck, slow, waiting, or why it ended."),
     "logs": ("commands.logs", "Show what the ranks wrote."),
     "metrics": ("commands.metrics", "Show what runs have measured: loss, accuracy, ..."),
+    "compare": ("commands.compare", "Say what differs between runs: code, arguments, size, metrics."),
     "events": ("commands.events", "Show what happened to a run, for people and for scripts."),
     "wait": ("commands.runs", "Wait for a run to end; exits with its code."),
     "stop": ("commands.runs", "Stop runs."),

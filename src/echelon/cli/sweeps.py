@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,14 @@ from echelon.cli.commands.run import RunCommand, settings_of
 from echelon.cli.commands.run import run as run_command
 from echelon.cli.options import RAW_HELP, target_options
 from echelon.errors import InvalidJob, from_os_error
-from echelon.model.settings import Settings, merge
+from echelon.model.settings import Settings, SweepSettings, merge
+
+SEARCHES = ("random", "tpe")
 
 if TYPE_CHECKING:
     from echelon.engines.base import Engine
     from echelon.preparation.prepare import Prepared
     from echelon.sweeps.kept import Sweep
-    from echelon.sweeps.starting import Request
 
 _HELP = """Run a script many times, each with other values of its parameters, under one name: as many at a
 time as fit.
@@ -39,8 +40,11 @@ command; its results are in ./runs/NAME/7, and ./runs/NAME/trials.csv is the tab
 Examples:
   echelon sweep lr=1e-4,1e-3 bs=32,64 -- --gpus 1 train.py --lr {lr} --batch {bs}
   echelon sweep lr=1e-5..1e-1 --trials 20 --minimize val_loss -- train.py --lr {lr}
+  echelon sweep lr=1e-5..1e-1 --trials 50 --search tpe --minimize val_loss -- train.py --lr {lr}
   echelon sweep --array 0..99 --parallel 8 -- convert.py --part {index}
   echelon sweep @trials.csv --seeds 3 -- train.py --lr {lr} --seed {seed}
+  echelon sweep -f job.yaml            the parameters are in the file, as `sweep: {space: {lr: [1e-4, 1e-3]}}`
+  echelon sweep -f job.yaml lr=1e-2    the same with another value of one of them
   echelon sweep --name tune -d lr=1e-4,1e-3 -- --on k8s --gpus 8 train.py --lr {lr}
   echelon status tune                  the trials, the best first; -o csv, json
   echelon logs tune/7                  what trial 7 wrote
@@ -70,14 +74,16 @@ class SweepCommand(click.Command):
 )
 @click.option(
     "--trials",
-    "count",
     type=click.IntRange(min=1),
     metavar="N",
     help="draw N trials at random from all that there could be",
 )
 @click.option(
-    "--seed", type=int, default=0, metavar="N", help="of what is drawn: the same trials for the same seed"
+    "--search",
+    type=click.Choice(SEARCHES),
+    help="how they are drawn: random (default), or tpe: by Optuna, from what those before have reached",
 )
+@click.option("--seed", type=int, metavar="N", help="of what is drawn: the same trials for the same seed")
 @click.option(
     "--parallel",
     type=click.IntRange(min=1),
@@ -88,13 +94,21 @@ class SweepCommand(click.Command):
 @click.option("--maximize", metavar="METRIC", help="the best trial is the one where this metric is greatest")
 @click.option(
     "--value",
-    "of",
-    default="last",
     metavar="last|best|mean:N",
     help="which of a trial's values of that metric counts: the last (default), the best, or the mean of the "
     "last N",
 )
+@click.option(
+    "--early-stop", is_flag=True, help="end trials that are behind the median of the others at the same step"
+)
 @click.option("--fail-fast", is_flag=True, help="when a trial fails, end all")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    type=click.Path(),
+    help="a job file, in which `sweep` may have all of this",
+)
 @click.option("--name", metavar="NAME", help="the sweep's name; trials are NAME/1, NAME/2, ...")
 @click.option("-d", "--detach", is_flag=True, help="do not follow it; prints the sweep's name")
 @click.option("--dry-run", is_flag=True, help="show the trials, and what the first would do; do nothing")
@@ -109,15 +123,18 @@ def sweep(ctx: click.Context, /, space: tuple[str, ...], raw: bool, **options: A
     from echelon.engines.choose import choose_engine
     from echelon.preparation.prepare import prepare
     from echelon.preparation.sources import find_surroundings, gather
+    from echelon.sweeps.request import merge as merge_sweep
+    from echelon.sweeps.request import request_of
     from echelon.sweeps.starting import check_settings, notes_on, plan_sweep, start_sweep
 
-    words = ctx.meta.get("run")
-    if words is None:
+    words, file = ctx.meta.get("run", []), options["file"]
+    if file is None and not words:
         raise click.UsageError("Nothing to run: the script comes after --. See `echelon sweep --help`.")
-    request = _request(space, options)
-    given, overrides, files = _run_settings(words)
+    given, overrides, files = _run_settings(words if file is None else ["-f", file, *words])
     surroundings = find_surroundings()
     settings = gather(merge(_own(options), given), surroundings, overrides, next(iter(files), None))
+    request = request_of(merge_sweep(_asked(options), settings.sweep), space, _read)
+    settings = replace(settings, sweep=None)
     check_settings(settings)
     engine = choose_engine(settings.on, context=settings.context, namespace=settings.namespace)
     prepared = prepare(settings, surroundings, engine.traits)
@@ -140,23 +157,6 @@ def sweep(ctx: click.Context, /, space: tuple[str, ...], raw: bool, **options: A
     return code
 
 
-def _request(space: Sequence[str], options: Mapping[str, Any]) -> Request:
-    """The trials, and how they are run."""
-    from echelon.sweeps import spaces
-    from echelon.sweeps.objective import objective_of
-    from echelon.sweeps.starting import Request
-
-    found = list(spaces.read_space(space, _read))
-    if options["array"] is not None:
-        found.append(spaces.array(options["array"]))
-    return Request(
-        trials=spaces.trials(found, options["count"], options["seed"], options["seeds"]),
-        objective=objective_of(options["minimize"], options["maximize"], options["of"]),
-        parallel=options["parallel"],
-        fail_fast=options["fail_fast"],
-    )
-
-
 def _read(path: str) -> str:
     try:
         return Path(path).read_text("utf-8-sig")
@@ -164,6 +164,14 @@ def _read(path: str) -> str:
         raise from_os_error(error, path) from None
     except UnicodeDecodeError:
         raise InvalidJob("sweep", f"@{path}", "is not UTF-8", hint="save it as CSV in UTF-8") from None
+
+
+def _asked(options: Mapping[str, Any]) -> SweepSettings:
+    """What is said of the sweep before the `--`."""
+    names = (each.name for each in fields(SweepSettings))
+    return SweepSettings(
+        **{name: options.get(name) or None for name in names if name != "seed"}, seed=options["seed"]
+    )
 
 
 def _own(options: Mapping[str, Any]) -> Settings:
@@ -204,9 +212,12 @@ def _show_what_would_happen(planned: Sweep, prepared: Prepared, engine: Engine, 
     if format_ != "text":
         render.data({"name": planned.name, "job": planned.job, "trials": planned.trials}, format_)
         return
-    names = list(planned.trials[0].values)
-    rows = [(trial.name, *(trial.values[name] for name in names)) for trial in planned.trials]
-    render.table(("TRIAL", *names), rows)
+    if planned.search is None:
+        names = list(planned.trials[0].values)
+        rows = [(trial.name, *(trial.values[name] for name in names)) for trial in planned.trials]
+        render.table(("TRIAL", *names), rows)
+    else:
+        render.notice(f"{len(planned.trials)} trials, whose values are chosen one after the other")
     first = replace(prepared, job=first_job(planned))
     render.preview(first, find_plan(first.job, engine, tell=render.notice), engine, format_)
 

@@ -64,6 +64,22 @@ class Programs(Protocol):
         ...
 
 
+@frozen
+class ShippedCode:
+    """The code of a run as it was packed: its sha256, and the archive, where this machine has it."""
+
+    digest: str
+    archive: bytes | None = None
+
+
+class Shipping(Protocol):
+    """What was shipped for runs."""
+
+    def code(self, ref: RunRef) -> ShippedCode | None:
+        """The code of a run; None if its script runs where it is, in a folder or an image."""
+        ...
+
+
 class PortPair(NamedTuple):
     """A port of a worker, and the one here that stands for it; 0 here means any that is free."""
 
@@ -145,11 +161,14 @@ class Volumes(Protocol):
 
 
 class Put(NamedTuple):
-    """What became of an object that was to be there."""
+    """What became of an object that was to be there; of one whose content was replaced, `undo` is the change
+    that brings the former one back, unless somebody else has changed it since.
+    """
 
     kind: str
     name: str
     done: Literal["created", "changed", "kept"]
+    undo: Mapping[str, Any] | None = None
 
 
 class Manifests(Protocol):
@@ -167,12 +186,13 @@ class Manifests(Protocol):
         self, job: Mapping[str, Any], beside: Sequence[Mapping[str, Any]], done: Sequence[Put]
     ) -> None:
         """Wait until a controller has taken up a job that was put. Raises Unavailable if none does; the job,
-        and what of the objects `beside` it was created (`done`), is then removed again.
+        and what of the objects `beside` it was created (`done`), is then removed again, and what was changed
+        has its former content.
         """
         ...
 
     def take_back(self, objects: Sequence[Mapping[str, Any]], done: Sequence[Put]) -> None:
-        """Remove what of the objects was created (`done`)."""
+        """Remove what of the objects was created (`done`), and give back what was replaced in others."""
         ...
 
     def pods(self, ref: RunRef) -> Mapping[int, Mapping[str, Any]]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Queueing,
         Sampling,
         Shell,
+        Shipping,
         Usage,
         Volumes,
     )
@@ -173,6 +174,11 @@ class Engine(Protocol):
     @property
     def programs(self) -> Programs | None:
         """Runs that are made of runs."""
+        ...
+
+    @property
+    def shipping(self) -> Shipping | None:
+        """What was shipped for runs."""
         ...
 
     @property

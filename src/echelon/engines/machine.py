@@ -23,6 +23,8 @@ from echelon.values import frozen
 
 _UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _START = "start-"  # how the file of an earlier start goes on after the run's uid
+SMALL_CODE = 256 * 1024  # bytes of an archive; what is larger is not kept once its run has succeeded
+_RAN = "ran.tar.gz"  # how that of the code goes on once the run has succeeded
 _KEPT = 90 * 86400.0  # seconds that a run is remembered: longer than any record lives
 
 
@@ -104,10 +106,23 @@ class Submissions:
         return self._code.get(uid)
 
     def forget_code(self, uid: str) -> None:
-        """The run has succeeded: nothing of it is resumed."""
+        """The run has succeeded: nothing of it is resumed. What is small stays, to be compared."""
         self._code.pop(uid, None)
         with suppress(OSError, StateTrouble, ValueError):
-            _file(state_home() / "submitted", uid, "tar.gz").unlink(missing_ok=True)
+            folder = state_home() / "submitted"
+            code = _file(folder, uid, "tar.gz")
+            if code.stat().st_size > SMALL_CODE:
+                code.unlink()
+            else:
+                code.replace(_file(folder, uid, _RAN))
+
+    def code_that_ran(self, uid: str) -> bytes | None:
+        """The code that was shipped for a run, also of one that has succeeded; None where this machine does
+        not have it.
+        """
+        with suppress(OSError, StateTrouble, ValueError):
+            return _file(state_home() / "submitted", uid, _RAN).read_bytes()
+        return self.code_of(uid)
 
     def keep_start(self, uid: str, created: float, lines: Iterable[bytes]) -> None:
         """Keep what a run that is being resumed has done since `created`; doing it again changes nothing."""
@@ -143,9 +158,10 @@ class Submissions:
         for path in self._starts(uid):
             path.unlink(missing_ok=True)
         self.forget_fetched(uid)
-        self.forget_code(uid)
+        self._code.pop(uid, None)
         with suppress(OSError, StateTrouble, ValueError):
-            _file(state_home() / "submitted", uid).unlink(missing_ok=True)
+            for ending in ("tar.gz", _RAN, "json"):
+                _file(state_home() / "submitted", uid, ending).unlink(missing_ok=True)
 
 
 class OwnClaims:

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from echelon.engines.reservation import NO_RESULTS, RUNS, Hold, Owner, check_free, make_runs, reserve
-from echelon.errors import InvalidJob, StateTrouble, from_os_error
+from echelon.errors import InvalidJob, ResultsIncomplete, StateTrouble, from_os_error
 from echelon.model.copy import LeftOut
+from echelon.model.event import Event
 from echelon.model.job import Job
 from echelon.model.output.log import LogLine, decode
 
@@ -34,6 +35,13 @@ def holds_results(folder: Path) -> bool:
 def results_folder(job: Job) -> Path:
     """Where the results of a job belong on this machine."""
     return Path(job.results or Path(RUNS, job.name)).absolute()
+
+
+def check_kept(run: str, end: Event | None, hint: str) -> None:
+    """Raise ResultsIncomplete if a run's end says that lines of its output could not be written down."""
+    if end is not None and end.missing:
+        lacks = "; ".join(end.missing)
+        raise ResultsIncomplete(f"the output of run {run!r} was not all kept: {lacks}", hint=hint)
 
 
 def is_occupied(folder: Path) -> bool:

@@ -46,6 +46,9 @@ class Work(Protocol):
     def has_room(self, steps: Sequence[str]) -> bool:
         """Whether these steps may be at work at the same time."""
 
+    def begins(self, step: Step) -> Step:
+        """The step starts now, after all for which this was called before. May say more of it."""
+
     def prepare(self, step: Step) -> Submission | Step:
         """What a step runs; or the step, if it is over without a run."""
 
@@ -176,7 +179,8 @@ class Execution:
             if self._asked() is not None:
                 return False
             self._running.add(step.name)
-            self._tell(replace(step, state="recorded", started=time.time()))
+            begun = self._work.begins(step)
+            self._tell(replace(begun, state="recorded", started=time.time()))
         threading.Thread(target=self._try, args=(step.name,), name=step.name, daemon=True).start()
         return True
 

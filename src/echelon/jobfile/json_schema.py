@@ -10,8 +10,10 @@ from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin
 
 from echelon.jobfile.conversion import TEXT, options_of, spellings
-from echelon.model.settings import RoleSettings, Settings
+from echelon.model.settings import RoleSettings, Settings, SweepSettings
 from echelon.values import types_of
+
+_WITHIN: Mapping[str, type[Any]] = {"role": RoleSettings, "sweep": SweepSettings}
 
 
 def schema() -> dict[str, Any]:
@@ -22,12 +24,13 @@ def schema() -> dict[str, Any]:
         "description": "A job for: echelon run -f FILE. Paths are relative to the file.",
         **_object(Settings),
         "oneOf": [{"required": [name]} for name in ("script", "module", "command")],
-        "$defs": {"role": _object(RoleSettings)},
+        "$defs": {kind: _object(of, f"#/$defs/{kind}") for kind, of in _WITHIN.items()},
     }
 
 
-def _object(kind: type[Any]) -> dict[str, Any]:
+def _object(kind: type[Any], at: str = "#") -> dict[str, Any]:
     help_texts = {each.name: each.metadata.get("help", "") for each in fields(Settings)}
+    help_texts |= {each.name: each.metadata["help"] for each in fields(kind) if "help" in each.metadata}
     kinds = types_of(kind)
     properties: dict[str, Any] = {}
     pairs: list[dict[str, Any]] = []
@@ -35,7 +38,7 @@ def _object(kind: type[Any]) -> dict[str, Any]:
         if key == name:
             properties[key] = {"description": help_texts[name], **_of(kinds[name], nested=False)}
         else:
-            properties[key] = {"$ref": f"#/properties/{name}"}
+            properties[key] = {"$ref": f"{at}/properties/{name}"}
             pairs.append({"not": {"required": [name, key]}})  # two spellings of one setting
     made = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**made, "allOf": pairs} if pairs else made
@@ -46,9 +49,9 @@ def _of(kind: Any, *, nested: bool) -> dict[str, Any]:
     if kind is Any:
         return {}
     options = options_of(kind)
+    schemas = [_of_one(option) for option in options if option not in TEXT or not set(options) >= TEXT]
     if set(options) >= TEXT:
-        return {"type": ["string", "number", "boolean"] if nested else ["string", "number"]}
-    schemas = [_of_one(option) for option in options]
+        schemas.append({"type": ["string", "number", "boolean"] if nested else ["string", "number"]})
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
@@ -60,8 +63,9 @@ def _of_one(option: Any) -> dict[str, Any]:
         return {"type": "array", "items": _of(get_args(option)[0], nested=True)}
     if origin is Mapping:
         return {"type": "object", "additionalProperties": _of(get_args(option)[1], nested=True)}
-    if origin is RoleSettings:
-        return {"$ref": "#/$defs/role"}
+    within = next((name for name, of in _WITHIN.items() if of is origin), None)
+    if within is not None:
+        return {"$ref": f"#/$defs/{within}"}
     plain: dict[Any, dict[str, Any]] = {
         str: {"type": "string", "minLength": 1},
         int: {"type": "integer"},

@@ -119,7 +119,8 @@ class Event:
     node: str | None = None
     released: float | None = None  # of an end: when the last worker had left, and its GPUs were free
     results: Literal["gone"] | None = None  # of an end: no copy of the results is left
-    # Of an end: what of the results is lost, a sentence per worker; of a note: what lacks lines from now on.
+    # Of a verdict and an end: what of the results is lost, a sentence per worker, and which output lacks
+    # lines; of a note: what lacks lines from now on.
     missing: tuple[str, ...] | None = None
     # Of an end, and of `steps`: the folder that has the results, after its machine's name.
     fetched_to: str | None = None

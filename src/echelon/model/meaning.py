@@ -15,6 +15,9 @@ from echelon.model.tracking import Tracking, parse_tracker
 
 def to_job(settings: Settings, *, name: str) -> Job:
     """Make the Job that the settings mean, checked. `name` is used where the user gave none."""
+    if settings.sweep is not None:
+        hint = "`echelon sweep -f FILE` runs its trials"
+        raise InvalidJob("sweep", "…", "is of many runs, and this is one", hint=hint)
     resources = Resources(
         gpus=_number("gpus", settings.gpus, 0),
         gpu_type=settings.gpu_type,

@@ -13,7 +13,7 @@ from typing import Literal
 from echelon.model.state import StepState
 from echelon.values import frozen
 
-DONE: frozenset[str] = frozenset({"succeeded", "cached", "kept"})
+DONE: frozenset[str] = frozenset({"succeeded", "cached", "kept", "ended-early"})
 OVER: frozenset[str] = DONE | {"failed", "stopped", "timed-out", "lost", "damaged", "not-reached"}
 
 

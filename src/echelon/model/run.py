@@ -10,7 +10,7 @@ from echelon.model.job import Job, check_name, gpus_asked, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.pods.pod import KUBEFLOW_KIND, NOT_DOWNLOADED
 from echelon.model.program import DONE
-from echelon.model.status import RunSummary, Status, WorkerStatus
+from echelon.model.status import WITHOUT_INITIALIZERS, RunSummary, Status, WorkerStatus
 from echelon.model.trials import words_of_best
 from echelon.model.world import gpu_count, members, worker_count
 from echelon.values import frozen
@@ -160,6 +160,7 @@ def describe_command(job: Job) -> str:
 def summarise(record: Record, status: Status) -> RunSummary:
     """The row that lists a run among others."""
     job, plan = record.job, record.plan
+    went_without = bool(status.not_downloaded) and status.state == "succeeded"
     return RunSummary(
         name=record.ref.name,
         uri=str(record.ref),
@@ -169,7 +170,7 @@ def summarise(record: Record, status: Status) -> RunSummary:
         workers=workers_asked(job) if plan is None else worker_count(plan.world),
         gpus=gpus_asked(job) if plan is None else gpu_count(plan.world),
         command=cut(describe_command(job)),
-        reason=status.reason,
+        reason=status.reason or (WITHOUT_INITIALIZERS if went_without else None),
         trouble=status.trouble,
         owner=record.owner,
         user=record.user,

@@ -73,6 +73,28 @@ def _setting(
     return field(default=None, metadata=about)
 
 
+@frozen
+class SweepSettings:
+    """A sweep in a job file; each but the first is an option of `echelon sweep`."""
+
+    space: Mapping[str, Sequence[Text] | Text] | None = _setting(
+        "the parameters: of each a list of values, or what stands after its = on the command line"
+    )
+    array: str | None = _setting("a trial for each of these numbers: {index}")
+    seeds: int | None = _setting("every trial so often, with {seed} from 0 on")
+    trials: int | None = _setting("draw so many trials from all that there could be")
+    search: Literal["random", "tpe"] | None = _setting(
+        "how trials are drawn: random (default), or tpe, by Optuna from what those before have reached"
+    )
+    seed: int | None = _setting("of what is drawn: the same trials for the same seed")
+    parallel: int | None = _setting("trials at the same time")
+    minimize: str | None = _setting("the best trial is the one where this metric is least")
+    maximize: str | None = _setting("the best trial is the one where this metric is greatest")
+    value: str | None = _setting("which value of that metric counts: last, best, or mean:N of the last N")
+    fail_fast: bool | None = _setting("when a trial fails, end all")
+    early_stop: bool | None = _setting("end trials that are behind the median of the others at the same step")
+
+
 def _of_pods(text: str, **more: Any) -> Any:
     return _setting(text, section=ON_KUBERNETES, **more)
 
@@ -93,6 +115,9 @@ class Settings:
     )
     args: Sequence[Text] | None = _setting(
         "arguments; {output} and {run} are filled in", flag=False, one_run=True
+    )
+    sweep: SweepSettings | None = _setting(
+        "with `echelon sweep -f FILE`: the parameters, and how many trials", flag=False, one_run=True
     )
     workers: int | None = _setting("how many workers (default 1)", short="-n")
     procs: int | None = _setting("ranks per worker (default: one per GPU, else 1)")

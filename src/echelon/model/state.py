@@ -23,5 +23,6 @@ StepState = Literal[
     State,
     "cached",  # an earlier run of the same step had its results already
     "kept",  # it succeeded in an earlier start of its parent
+    "ended-early",  # of a sweep's trial: it was behind the others
     "not-reached",  # one before it did not succeed, or its parent was stopped
 ]

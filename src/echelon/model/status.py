@@ -28,6 +28,7 @@ _BESIDE = (
     "rank-ended",
     "steps",
 )  # these leave a trouble as it is
+WITHOUT_INITIALIZERS = "without its initializers"  # how a TrainJob succeeds here that has some
 FINAL: frozenset[str] = frozenset({"succeeded", "failed", "stopped", "timed-out", "lost"})
 
 

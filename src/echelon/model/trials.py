@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from echelon.model.program import DONE, Objective, Step
+
+_DIGITS = 6
+_WHOLE = DONE - {"ended-early"}  # states of those that have run to their end
 
 
 def by_objective(trials: Iterable[Step], objective: Objective | None) -> list[Step]:
@@ -22,8 +26,16 @@ def by_objective(trials: Iterable[Step], objective: Objective | None) -> list[St
 
 def best_of(trials: Iterable[Step], objective: Objective) -> Step | None:
     """The best of those that have succeeded and reached something."""
-    reached = (trial for trial in trials if trial.state in DONE and trial.value is not None)
+    reached = (trial for trial in trials if trial.state in _WHOLE and trial.value is not None)
     return next(iter(by_objective(reached, objective)), None)
+
+
+def best_so_far(trials: Iterable[Step], objective: Objective) -> list[float]:
+    """The best value of all after each trial that has succeeded, in the order of their ends."""
+    better = min if objective.goal == "minimize" else max
+    ended = [trial for trial in trials if trial.state in _WHOLE and trial.value is not None]
+    values = (trial.value for trial in sorted(ended, key=lambda trial: trial.ended or 0.0))
+    return list(accumulate((value for value in values if value is not None), better))
 
 
 def words_of_best(trials: Iterable[Step], objective: Objective) -> str:
@@ -31,13 +43,23 @@ def words_of_best(trials: Iterable[Step], objective: Objective) -> str:
     best = best_of(trials, objective)
     if best is None:
         return ""
-    values = ", ".join(f"{name}={value}" for name, value in best.params.items())
+    values = ", ".join(f"{name}={short(value)}" for name, value in best.params.items())
     return f"best {objective.metric} {best.value:.4g}" + (f" ({values})" if values else "")
+
+
+def short(value: str) -> str:
+    """A parameter's value for a person: of a number with many digits, the first ones."""
+    if len(value) <= _DIGITS + 2:
+        return value
+    try:
+        return f"{float(value):.{_DIGITS}g}"
+    except ValueError:
+        return value
 
 
 def state_of(trial: Step) -> str:
     """Its state as a table has it: whether it has run in this start of its sweep makes no difference."""
-    return "succeeded" if trial.state in DONE else trial.state
+    return "succeeded" if trial.state in _WHOLE else trial.state
 
 
 def steps_as_csv(steps: Sequence[Step], objective: Objective | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,10 @@ from echelon.preparation.prepare import Prepared, prepare, prepare_function
 from echelon.preparation.sources import find_surroundings, gather
 from echelon.sweeps.filling import PARAMS
 from echelon.sweeps.objective import objective_of
+from echelon.sweeps.request import Request
+from echelon.sweeps.search import Search, search_of, trials_to_come
 from echelon.sweeps.spaces import Choices, Dimension, Trial, read_space, trials
-from echelon.sweeps.starting import Request, check_settings, notes_on, plan_sweep, start_sweep
+from echelon.sweeps.starting import check_settings, notes_on, plan_sweep, start_sweep
 from echelon.values import frozen
 
 _PLAIN = (str, bool, int, float, type(None))
@@ -73,7 +75,7 @@ class SweepRun(Run):
         return [
             TrialRun(
                 name=step.name,
-                values=self._given.get(step.name, step.params),
+                values=self._given.get(step.name) or _numbers(step.params),
                 state=step.state,
                 value=step.value,
                 run=runs.get(step.name),
@@ -99,10 +101,12 @@ def sweep(
     maximize: str | None = None,
     value: str = "last",
     count: int | None = None,
+    search: str | None = None,
     seed: int = 0,
     seeds: int | None = None,
     parallel: int | None = None,
     fail_fast: bool = False,
+    early_stop: bool = False,
     **settings: Any,
 ) -> SweepRun:
     """Run a script or a function with many values of its parameters, and return the handle at once.
@@ -113,9 +117,15 @@ def sweep(
         echelon.sweep("train.py", {"lr": "1e-5..1e-1:5"}, args=["--lr", "{lr}"])
 
     A text is what stands after the = for `echelon sweep`; `count` is its `--trials`, and other keywords are
-    its flags, or those of `echelon run`.
+    its flags (`search="tpe"`), or those of `echelon run`.
     """
-    found = _trials(space, count, seed, seeds)
+    dimensions, plain = _space(space)
+    objective = objective_of(minimize, maximize, value)
+    chosen = search_of(search, dimensions, seed, repeats=seeds, objective=objective)
+    if chosen is None:
+        found = _with_given(trials(dimensions, count, seed, seeds), plain)
+    else:
+        found, chosen = trials_to_come(count), _with_choices(chosen, plain)
     given = {key: each for key, each in settings.items() if each is not None}
     if not callable(what):
         if kwargs:
@@ -130,15 +140,18 @@ def sweep(
         raise InvalidJob("dry_run", True, "leaves no sweep to return", hint=hint)
     engine = choose_engine(merged.on, context=merged.context, namespace=merged.namespace)
     if callable(what):
-        prepared = _prepare_function(what, args, kwargs or {}, found, merged, surroundings, engine)
+        names = list(found[0].values) if chosen is None else [each.name for each in chosen.space]
+        prepared = _prepare_function(what, args, kwargs or {}, names, merged, surroundings, engine)
     else:
         found = tuple(replace(trial, given={}) for trial in found)
         prepared = prepare(merged, surroundings, engine.traits)
     request = Request(
         trials=found,
-        objective=objective_of(minimize, maximize, value),
+        search=chosen,
+        objective=objective,
         parallel=parallel,
         fail_fast=fail_fast,
+        early_stop=early_stop,
     )
     planned = plan_sweep(request, prepared, engine, named=merged.name is not None)
     notes = () if callable(what) else notes_on(planned)
@@ -153,7 +166,7 @@ def _prepare_function(
     function: Callable[..., object],
     args: Sequence[object],
     kwargs: Mapping[str, object],
-    found: Sequence[Trial],
+    names: Sequence[str],
     settings: Settings,
     surroundings: Surroundings,
     engine: Engine,
@@ -161,7 +174,6 @@ def _prepare_function(
     from echelon.function.returns import check_return
 
     check_return(function, remote=engine.traits.remote)
-    names = list(found[0].values)
     twice = next((name for name in names if name in kwargs), None)
     if twice is not None:
         raise InvalidJob(
@@ -172,24 +184,26 @@ def _prepare_function(
     )
 
 
-def _trials(
-    space: Mapping[str, Sequence[object] | str], count: int | None, seed: int, seeds: int | None
-) -> tuple[Trial, ...]:
-    """The trials, each with the values themselves, as the function gets them."""
+def _space(
+    space: Mapping[str, Sequence[object] | str],
+) -> tuple[list[Dimension], dict[str, dict[str, object]]]:
+    """The parameters and, of those that are lists, the values by what a script's argument would be."""
     if not isinstance(space, Mapping):
         hint = 'give names and values: {"lr": [1e-4, 1e-3]}'
         raise InvalidJob("space", space, "is not a dict", hint=hint)
+    found: list[Dimension] = []
     plain: dict[str, dict[str, object]] = {}
+    for name, values in space.items():
+        if isinstance(values, str):
+            found += read_space([f"{name}={values}"], _no_file)
+        else:
+            plain[name] = _by_text(name, values)
+            found.append(Choices(names=(name,), rows=tuple((text,) for text in plain[name])))
+    return found, plain
 
-    def dimensions() -> Iterator[Dimension]:
-        for name, values in space.items():
-            if isinstance(values, str):
-                yield from read_space([f"{name}={values}"], _no_file)
-            else:
-                plain[name] = _by_text(name, values)
-                yield Choices(names=(name,), rows=tuple((text,) for text in plain[name]))
 
-    found = trials(list(dimensions()), count, seed, seeds)
+def _with_given(found: Sequence[Trial], plain: Mapping[str, Mapping[str, object]]) -> tuple[Trial, ...]:
+    """The trials, each with the values themselves, as the function gets them."""
     return tuple(
         replace(
             trial,
@@ -200,6 +214,17 @@ def _trials(
         )
         for trial in found
     )
+
+
+def _with_choices(search: Search, plain: Mapping[str, Mapping[str, object]]) -> Search:
+    """The same for a search."""
+    space = (
+        replace(each, given=tuple(plain[each.name][text] for text in each.choices))
+        if each.name in plain
+        else each
+        for each in search.space
+    )
+    return replace(search, space=tuple(space))
 
 
 def _values(found: Sequence[Trial]) -> dict[str, Mapping[str, Any]]:
@@ -222,6 +247,10 @@ def _by_text(name: str, values: object) -> dict[str, object]:
             raise InvalidJob(name, each, "is there twice", hint="seeds=3 repeats every trial")
         found[str(each)] = each
     return found
+
+
+def _numbers(values: Mapping[str, str]) -> dict[str, object]:
+    return {name: _number_or_text(text) for name, text in values.items()}
 
 
 def _number_or_text(text: str) -> object:

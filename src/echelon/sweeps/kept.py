@@ -23,6 +23,7 @@ from echelon.errors import StateTrouble, from_os_error
 from echelon.model.job import Job
 from echelon.model.program import Objective, Step
 from echelon.model.trials import steps_as_csv
+from echelon.sweeps.search import Search
 from echelon.sweeps.spaces import Trial
 from echelon.values import frozen
 
@@ -49,9 +50,11 @@ class Sweep:
     job: Job  # with the parameters in braces
     trials: tuple[Trial, ...]
     key: str  # of this sweep alone: another one of the same name has other trials
+    search: Search | None = None  # that chooses the values of the trials
     objective: Objective | None = None
     parallel: int | None = None  # trials at the same time
     fail_fast: bool = False
+    early_stop: bool = False
     on: str = ""  # where its trials run: "" is this machine
     context: str = ""
     namespace: str = ""

@@ -71,6 +71,13 @@ def read_space(words: Sequence[str], read: Callable[[str], str]) -> tuple[Dimens
     return tuple(_dimension(word, read) for word in words)
 
 
+def listed(name: str, values: Sequence[str]) -> Choices:
+    """A parameter with these values."""
+    if not values:
+        raise InvalidJob(name, "[]", "has no values", hint="as in [1e-4, 1e-3]")
+    return _choices(name, values)
+
+
 def array(text: str) -> Choices:
     """`--array 0..99` or `0,3,7`: the parameter `index`."""
     found = re.fullmatch(r"(\d+)\.\.(\d+)", text)
@@ -88,7 +95,7 @@ def trials(
     the same seed. With `repeats` each of them so often, with the parameter `seed` from 0 on.
     """
     repeated = Choices(names=("seed",), rows=tuple((str(each),) for each in range(repeats or 0)))
-    _check_names([name for each in (*space, *([repeated] if repeats else ())) for name in each.names])
+    check_names([name for each in (*space, *([repeated] if repeats else ())) for name in each.names])
     if not space and not repeats:
         raise InvalidJob("sweep", None, "has no parameter", hint="as in lr=1e-4,1e-3, or --array 0..9")
     rows = list(_grid(space) if count is None else _drawn(space, count, seed))
@@ -163,7 +170,8 @@ def _table(source: str, text: str) -> Choices:
     return Choices(names=names, rows=tuple(tuple(value.strip() for value in row) for row in rows))
 
 
-def _check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str]) -> None:
+    """Raise for what cannot be the names of parameters together."""
     for name in names:
         if not _NAME.fullmatch(name):
             hint = f"letters, digits and _, as in {re.sub(r'[^A-Za-z0-9_]', '_', name) or 'lr'}=..."

@@ -19,7 +19,7 @@ from echelon.errors import CannotShip, InvalidJob, RunExists, from_os_error
 from echelon.executor.parent import job_of_parent
 from echelon.handle import Run
 from echelon.model.job import NAME_LENGTH, Job, check_name
-from echelon.model.program import Objective, Program
+from echelon.model.program import Program
 from echelon.model.run import describe_command
 from echelon.model.settings import Settings
 from echelon.model.step_names import run_name
@@ -29,23 +29,15 @@ from echelon.submit import submit
 from echelon.sweeps import kept
 from echelon.sweeps.filling import filled, without_place
 from echelon.sweeps.kept import Code, Sweep
+from echelon.sweeps.request import Request
+from echelon.sweeps.sampler import check_installed
+from echelon.sweeps.search import example
 from echelon.sweeps.spaces import Trial
-from echelon.values import frozen
 
 _EXECUTOR = "echelon.sweeps"
 _SUFFIX = 5  # characters of a name that nobody has chosen: a dash, and what makes it another one
 _KEY = 16  # bytes
 _OF_ONE = ("replace", "resume", "no_wait")  # settings that a sweep has no meaning for yet
-
-
-@frozen
-class Request:
-    """What the user asks for, beside what a trial runs."""
-
-    trials: tuple[Trial, ...]
-    objective: Objective | None = None
-    parallel: int | None = None
-    fail_fast: bool = False
 
 
 def check_settings(settings: Settings) -> None:
@@ -58,6 +50,11 @@ def check_settings(settings: Settings) -> None:
 
 def plan_sweep(request: Request, prepared: Prepared, engine: Engine, *, named: bool) -> Sweep:
     """The sweep that would be started. `named` says that the user has chosen its name."""
+    if request.early_stop and request.objective is None:
+        hint = "--minimize val_loss, or --maximize accuracy: a metric that the script prints"
+        raise InvalidJob("early-stop", True, "has no metric to judge by", hint=hint)
+    if request.search is not None:
+        check_installed()
     job = _named(prepared.job, request.trials, named=named)
     bundle = prepared.bundle
     if is_sent(job, bundle, engine.traits):
@@ -70,9 +67,11 @@ def plan_sweep(request: Request, prepared: Prepared, engine: Engine, *, named: b
         job=replace(job, results=str(results_folder(job))),
         trials=request.trials,
         key=os.urandom(_KEY).hex(),
+        search=request.search,
         objective=request.objective,
         parallel=request.parallel,
         fail_fast=request.fail_fast,
+        early_stop=request.early_stop,
         on=engine.traits.place if engine.traits.remote else "",
         context=engine.where.context,  # and not what kubectl is turned to later
         namespace=engine.where.namespace,
@@ -88,13 +87,16 @@ def first_job(sweep: Sweep) -> Job:
     """What the first trial runs, for a look before there is any."""
     trial = sweep.trials[0]
     folder = Path(sweep.job.results or "")
-    job = filled(sweep.job, trial.values)
+    values = trial.values if sweep.search is None else example(sweep.search)
+    job = filled(sweep.job, values)
     return replace(job, name=run_name(sweep.name, trial.name), results=str(folder / trial.name))
 
 
 def notes_on(sweep: Sweep) -> list[str]:
     """What the user should know of the parameters."""
     names = list(dict.fromkeys(name for trial in sweep.trials for name in trial.values))
+    if sweep.search is not None:
+        names = [each.name for each in sweep.search.space]
     return [
         f"{{{name}}} is in no argument: the script finds {name} as ECHELON_PARAM_{name.upper()}"
         for name in without_place(sweep.job, names)

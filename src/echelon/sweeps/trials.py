@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from echelon.engines.base import Engine
 from echelon.engines.choose import LOCAL
 from echelon.errors import EchelonError
 from echelon.executor.execution import Submission
-from echelon.model.job import Job, asks_for_any, ranks_asked
+from echelon.handle import Run
+from echelon.model.job import Job, asks_for_any, is_function, ranks_asked
 from echelon.model.output.metric import Metric
 from echelon.model.program import OVER, Step
 from echelon.model.run import parse_uri
@@ -27,7 +29,10 @@ from echelon.preparation.prepare import Prepared
 from echelon.sweeps import kept
 from echelon.sweeps.filling import PARAMS, filled
 from echelon.sweeps.kept import Sweep
+from echelon.sweeps.median import Behind, Courses
 from echelon.sweeps.objective import reached
+from echelon.sweeps.sampler import Sampler
+from echelon.sweeps.search import given_to_function
 
 _MOST = 100  # trials at the same time, unless the user says so: each is a thread of the executor
 _MOST_STARTING = 8
@@ -41,6 +46,11 @@ class Trials:
         self._sweep, self._bundle, self._folder, self._engine = sweep, bundle, folder, engine
         self._trials = {trial.name: trial for trial in sweep.trials}
         self._steps: dict[str, Step] = {}
+        self._sampler: Sampler | None = None
+        objective = sweep.objective if sweep.early_stop else None
+        self._courses = None if objective is None else Courses(objective)
+        self._watched: set[str] = set()
+        self._behind: dict[str, Behind] = {}  # those that were stopped for it
         self._written = 0.0
         self._lock = threading.Lock()
         self.first_failed: Step | None = None
@@ -58,20 +68,31 @@ class Trials:
         starting = sum(state in ("recorded", "starting") for state in states)
         return "queued" not in states and starting < _MOST_STARTING and len(steps) <= _MOST
 
+    def begins(self, step: Step) -> Step:
+        """With the values that a search chooses for it, unless it had some before."""
+        if self._sweep.search is None or self._sweep.objective is None:
+            return step
+        if self._sampler is None:
+            self._sampler = Sampler(self._sweep.search, self._sweep.objective, self._steps.values())
+        return replace(step, params=self._sampler.ask(step.name, dict(step.params)))
+
     def prepare(self, step: Step) -> Submission:
         """The sweep's job with the values of the trial, in its own folder. One that has run before finds what
         it has left there, where that is on this machine.
         """
         here = not self._engine.traits.remote
-        job = replace(self.job_of(step.name), results=str(self._folder / step.name), resume=here)
+        job = replace(self.job_of(step), results=str(self._folder / step.name), resume=here)
         return Submission(prepared=Prepared(job=job, bundle=self._bundle), key=self._sweep.key)
 
-    def job_of(self, trial: str) -> Job:
+    def job_of(self, step: Step) -> Job:
         """What a trial runs."""
-        job = filled(self._sweep.job, self._trials[trial].values)
-        if given := self._trials[trial].given:
+        job, search = filled(self._sweep.job, step.params), self._sweep.search
+        given = self._trials[step.name].given
+        if search is not None and is_function(job):
+            given = given_to_function(search, step.params)
+        if given:
             job = replace(job, env={**job.env, PARAMS: json.dumps(given)})
-        return replace(job, name=run_name(self._sweep.name, trial))
+        return replace(job, name=run_name(self._sweep.name, step.name))
 
     def starts(self, step: Step) -> None:
         """Nothing is made ready before a trial."""
@@ -80,8 +101,14 @@ class Trials:
         """By the end of its run, and by what it has measured."""
         step = replace(step, ended=status.ended, exit_code=status.exit_code, reason="")
         step = replace(step, value=self._reached(step))
+        behind = self._behind.get(step.name) if status.state == "stopped" else None
+        if self._sampler is not None:
+            counts = status.state == "succeeded" or behind is not None
+            self._sampler.tell(step.name, step.value if counts else None, ended_early=behind is not None)
         if status.state == "succeeded":
             return replace(step, state="succeeded")
+        if behind is not None:
+            return replace(step, state="ended-early", exit_code=None, reason=str(behind))
         cause = status.root_cause
         step = replace(
             step,
@@ -104,10 +131,27 @@ class Trials:
 
     def changed(self, step: Step) -> None:
         """Note it; the table is written anew, but not for each of many."""
+        if self._courses is not None and step.state == "running" and step.name not in self._watched:
+            self._watched.add(step.name)
+            threading.Thread(target=self._watch, args=(step, self._courses), daemon=True).start()
         with self._lock:
             self._steps[step.name] = step
             if step.state in OVER and time.monotonic() > self._written + _TABLE_EVERY:
                 self._write_table()
+
+    def _watch(self, step: Step, courses: Courses) -> None:
+        """Stop a trial as soon as it is behind the others."""
+        ref = parse_uri(step.run, LOCAL)
+        with suppress(EchelonError):  # what keeps its output from being read has no effect on the trial
+            for each in observe(self._engine, ref, follow=True, events=False):
+                if not isinstance(each, Metric):
+                    continue
+                with self._lock:
+                    behind = courses.add(step.name, each)
+                if behind is not None:
+                    self._behind[step.name] = behind
+                    Run(ref, self._engine).stop(wait=False)
+                    return
 
     def write_table(self) -> None:
         """Write the table of all trials."""
@@ -133,4 +177,6 @@ def _opened(fresh: Step, told: dict[str, Step]) -> Step:
         return fresh
     if before.state in ("succeeded", "kept"):
         return replace(before, state="kept", run="")
-    return fresh if before.state in OVER else before
+    if before.state == "ended-early":
+        return replace(before, run="")
+    return replace(fresh, params=fresh.params or before.params) if before.state in OVER else before

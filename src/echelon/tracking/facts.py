@@ -45,20 +45,29 @@ def parameters_of(args: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The named arguments of a script: `--lr 0.1`, `--lr=0.1`, `--layers 1 2`, `--fast`, `lr=0.1`. Values
     that are secrets by their names are left out.
     """
+    for name, value in arguments_of(args):
+        if name and not is_secret(name):
+            yield name, _cut(value)
+
+
+def arguments_of(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """All arguments of a script with their names; "" is the name of one that has none."""
     name, values = "", list[str]()
     for word in (*args, "--"):
         flag = _FLAG.fullmatch(word)
         if name and flag is None and word != "--":
             values.append(word)
             continue
-        if name and not is_secret(name):
-            yield name, _cut(" ".join(values) or "true")
+        if name:
+            yield name, " ".join(values) or "true"
         name, values = "", []
         given = flag or _PAIR.fullmatch(word)
         if given is not None and given[2] is None:
             name = given[1]
-        elif given is not None and not is_secret(given[1]):
-            yield given[1], _cut(given[2])
+        elif given is not None:
+            yield given[1], given[2]
+        elif word != "--":
+            yield "", word
 
 
 def is_secret(name: str) -> bool:

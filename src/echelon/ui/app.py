@@ -106,6 +106,7 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
     read: dict[str, Callable[[Request], object]] = {
         "/api/about": lambda _request: reading.about(),
         "/api/runs": lambda _request: reading.runs(),
+        "/api/compare": lambda request: reading.compare(request.query_params.getlist("run")),
         "/api/cluster": lambda _request: reading.cluster(),
         "/api/runs/{name}": lambda request: reading.run(_name(request)),
         "/api/runs/{name}/events": lambda request: reading.events(_name(request)),

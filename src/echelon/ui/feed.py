@@ -36,7 +36,8 @@ _YIELD = 0.1  # seconds that the next piece of output waits at most, while a pag
 T = TypeVar("T")
 
 
-def _plain(value: float) -> float | str:
+def plain_number(value: float) -> float | str:
+    """A number as JSON has it; a text for one that it does not have."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -98,7 +99,7 @@ class Feed:
     def charts(self, rank: int | None, search: str = "", most: int = MOST_CHARTS) -> list[dict[str, Any]]:
         """The curves of a rank. A last value that JSON has no number for is a text: nan, inf or -inf."""
         found = self.curves.charts(rank, search=search, most=most)
-        return [{**each, "last": _plain(each["last"])} for each in found]
+        return [{**each, "last": plain_number(each["last"])} for each in found]
 
     def forget_status(self) -> None:
         """Something was done to the run."""

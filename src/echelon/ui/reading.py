@@ -10,29 +10,34 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace as with_fields
 
 from echelon import __version__
 from echelon.children import gathered, listed, nested
+from echelon.comparison.comparing import compare
 from echelon.engines.base import Engine, RunDamaged, unknown_run
 from echelon.engines.choose import LOCAL, choose_engine
-from echelon.errors import EchelonError
+from echelon.errors import EchelonError, InvalidJob
 from echelon.handle import Run
 from echelon.jobfile.of_job import job_file_of
-from echelon.metrics.curves import MOST_CHARTS
+from echelon.metrics.curves import MOST_CHARTS, Curves
 from echelon.model.engine.traits import Where
+from echelon.model.output.metric import Metric
 from echelon.model.output.progress import Progress, at_end, words
 from echelon.model.program import Step
 from echelon.model.run import parse_uri
 from echelon.model.status import RunSummary, Status
 from echelon.observation.reasons import beside
 from echelon.queueing.looking import look, standing
-from echelon.ui.feed import Feed, Feeds
+from echelon.ui.feed import Feed, Feeds, plain_number
 from echelon.ui.polled import Polled
 from echelon.ui.results import Results
 from echelon.ui.spool import Wanted
 
 _HERE, _ELSEWHERE = 1.0, 2.0  # seconds between two looks at this machine, and at a cluster
 PAGE = 500  # lines that are given at a time
+
+_MOST_COMPARED = 20  # runs on one page
 
 
 class Reading:
@@ -186,6 +191,25 @@ class Reading:
         feed = self.feed(name)
         feed.catch_up()
         return feed.charts(rank, search, MOST_CHARTS if most is None else most)
+
+    def compare(self, names: Sequence[str]) -> dict[str, Any]:
+        """Runs beside each other, and their curves in one chart for each metric."""
+        if not 1 < len(set(names)) <= _MOST_COMPARED or len(set(names)) < len(names):
+            hint = "choose them in the list"
+            raise InvalidJob("run", ", ".join(names), f"are not 2 to {_MOST_COMPARED} runs", hint=hint)
+        curves = Curves()
+
+        def see(name: str, metric: Metric) -> None:
+            part = "/".join(filter(None, (name, metric.part)))
+            curves.add(with_fields(metric, part=part))
+
+        found = compare([self.attach(self.row(name)) for name in names], see=see)
+        charts = curves.charts(None, most=MOST_CHARTS)
+        return {
+            "compared": msgspec.to_builtins(found),
+            "charts": [{**each, "last": plain_number(each["last"])} for each in charts],
+            "found": len(curves.names(None)),
+        }
 
     def results_of(self, name: str) -> Results:
         """A run's results on this machine, if they belong here."""

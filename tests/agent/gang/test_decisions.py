@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.agent.gangs import NOW, UNFIT, end, events, gang, running, said, stop_all
 from tests.properties import examples
 
-from echelon.agent.gang.decisions import REUNION, Gang
+from echelon.agent.gang.decisions import MOST_MISSING, REUNION, Gang
 from echelon.agent.gang.generation import MOST_SPARED
 from echelon.agent.gang.verdict import LEFT
 from echelon.agent.gang.wire import encode
@@ -417,3 +417,31 @@ def test_a_leader_that_replaces_one_that_was_told_to_leave_learns_what_counts() 
     never = gang(1, restarts=0)
     never.joined(0, "a", 0, NOW, spared=1)
     assert never.verdict is not None
+
+
+def test_output_that_lacks_lines_is_in_the_verdict_and_warned_of_once() -> None:
+    made = running()
+
+    def note(worker: int | None, what: str) -> dict[str, object]:
+        return made.lacking({"worker": worker, "missing": [what], "reason": f"{what}; the run goes on"})
+
+    first = note(1, "the log of rank 1 lacks lines")
+    assert first == {
+        "worker": 1,
+        "missing": ["worker 1: the log of rank 1 lacks lines"],
+        "reason": "worker 1: the log of rank 1 lacks lines; the run goes on",
+    }
+    assert note(None, "the log of rank 0 lacks lines")["reason"] is None
+    note(1, "the log of rank 1 lacks lines")
+    for rank in range(2, 60):
+        note(0, f"the log of rank {rank} lacks lines")
+    for worker in (0, 1):
+        made.done(worker, 0, NOW)
+    assert made.verdict is not None
+    missing = made.verdict["missing"]
+    assert isinstance(missing, list)
+    assert missing[:2] == [
+        "worker 1: the log of rank 1 lacks lines",
+        "worker 0: the log of rank 0 lacks lines",
+    ]
+    assert (len(missing), missing[-1]) == (MOST_MISSING + 1, "the output of 20 more")

@@ -11,6 +11,7 @@ from tests.agent.gangs import NOW, end, events, running, said
 
 from echelon.agent.gang.decisions import Gang
 from echelon.agent.gang.stillness import SAID_AFTER, lasting
+from echelon.agent.ranks.usage.quiet import Quiet
 
 STALL = 600.0
 FIT = {"place": "fit (train.py:3)", "collective": False, "state": "R", "trace": 1}
@@ -171,6 +172,69 @@ def test_a_library_that_gives_up_first() -> None:
     assert cause["kind"] == "rank"
 
 
+GAVE_UP = "RuntimeError: Timed out waiting 6000ms for recv operation to complete"
+CAUGHT = "c10::DistBackendError: Watchdog caught collective operation timeout: ALLREDUCE 6, after 60 s"
+
+
+def give_up(failure: dict[str, Any], looks: dict[int, dict[str, Any]], *left: int) -> dict[str, Any]:
+    """The cause where a rank fails before the ranks were looked at; `left` are those that have told."""
+    gang = running(len(looks))
+    gang.failed(failure["rank"], 0, failure, NOW + 60)
+    assert [order.get("stacks") for _, order in gang.outbox] == ["look"] * len(looks)
+    for rank, look in looks.items():
+        told = {str(rank): look} if rank in left else {}
+        gang.stopped(rank, 0, NOW + 61, {}, {}, told)
+    assert gang.verdict is not None
+    cause = gang.verdict["cause"]
+    assert isinstance(cause, dict)
+    return cause
+
+
+# BUG: "rank 1 was killed by SIGABRT", and nothing on the rank that it had waited for.
+@pytest.mark.parametrize(("error", "code"), [(GAVE_UP, 1), (CAUGHT, -6)])
+def test_a_library_that_gives_up_before_the_ranks_are_looked_at(error: str, code: int) -> None:
+    """What the one that failed has left and what the others tell when they are stopped."""
+    failure = end(1, code, error)
+    cause = give_up(failure, recorded("asleep-4"), 0, 1, 2, 3)
+    assert cause["summary"] == (
+        "rank 3 never called all_reduce 6 ([64, 64] float32); ranks 0, 1, 2 wait in it; then "
+        + failure["summary"]
+    )
+    assert cause["peers"] == "rank 3: wait_long (hang.py:18); ranks 0, 1, 2: all_reduce (hang.py:62)"
+    assert (cause["kind"], cause["rank"]) == ("rank", 1)
+
+
+def test_what_a_rank_has_not_left_is_not_known() -> None:
+    cause = give_up(end(1, 1, GAVE_UP), recorded("asleep-4"), 0, 1, 2)
+    assert cause["summary"].startswith("rank 3 did not answer, and may not have called all_reduce 6 ")
+
+
+def test_a_rank_that_gives_up_is_the_cause_where_none_is_known_to_keep_it() -> None:
+    failure = end(3, -6, CAUGHT)
+    for left in ((), (0, 1, 2, 3)):
+        assert give_up(failure, recorded("asleep-4"), *left)["summary"] == failure["summary"]
+
+
+def test_who_is_waited_for_does_not_explain_an_error_of_one_s_own() -> None:
+    gang = running(2)
+    gang.failed(0, 0, end(0), NOW + 60)
+    assert [order.get("stacks") for _, order in gang.outbox] == [None, None]
+    looks = recorded("asleep-2")
+    for rank in (0, 1):
+        gang.stopped(rank, 0, NOW + 61, {}, {}, {str(rank): looks[rank]})
+    assert gang.verdict is not None
+    assert gang.verdict["cause"]["summary"] == "rank 0 exited with code 1: ValueError: boom"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("looks", [None, [], {"x": {}}, {"1": 3}, {"0": {}}, {"0": {"recorder": None}}])
+def test_what_a_worker_says_of_its_ranks_that_is_none(looks: object) -> None:
+    gang = running(1)
+    gang.failed(0, 0, end(0, 1, GAVE_UP), NOW + 60)
+    gang.stopped(0, 0, NOW + 61, {}, {}, looks)
+    assert gang.verdict is not None
+    assert GAVE_UP in gang.verdict["cause"]["summary"]  # type: ignore[index]
+
+
 def test_a_rank_that_the_others_wait_for_may_fail_by_itself() -> None:
     life = Life(recorded("asleep-4"), stall=None)
     life.go_on(SAID_AFTER - 100)
@@ -185,6 +249,56 @@ def test_agents_that_stood_still_themselves_begin_anew() -> None:
         life.go_on(STALL - 50)
         life.printed = dict.fromkeys(life.looks, life.now)
     assert life.gang.phase == "running"
+
+
+@pytest.mark.parametrize("stall", [STALL, None])
+def test_a_gang_that_was_frozen_with_its_agents_is_not_stuck(stall: float | None) -> None:
+    """The cgroups of a cluster, or SIGSTOP to all: clocks go on, and what waited goes on to wait. Rank 3
+    evaluates for eight minutes, and the others wait for it; in between all stand still for an hour.
+    """
+    looks = recorded("asleep-4")
+    gang = running(len(looks), **({} if stall is None else {"stall": stall}))
+    now, counters = NOW, {rank: Quiet(NOW) for rank in looks}
+
+    def go_on(until: float) -> None:
+        nonlocal now
+        while now < until and gang.phase == "running":
+            now += 10.0
+            for rank, quiet in counters.items():
+                idle = quiet.note(now, 10.0, busy=rank == 3, printed=NOW)
+                silent = quiet.silent(now, NOW)
+                sample = {"idle": idle, "silent": silent, "ranks": [{"rank": rank, "silent": silent}]}
+                gang.sampled(rank, sample, now)
+            for worker, order in [message for message in gang.outbox if message[1]["say"] == "look"]:
+                assert worker is not None
+                gang.looked(worker, 0, order["number"], {str(worker): looks[worker]}, now)
+            gang.outbox.clear()
+
+    go_on(NOW + 320)
+    now += 3600
+    go_on(now + 160)
+    assert gang.phase == "running"
+    assert events(gang) == []
+    go_on(now + 700)
+    said_or_done = [event["kind"] for event in gang.events]
+    assert said_or_done == (["note"] if stall else ["still"]), "from then on it counts again"
+
+
+DEBUGGED = {"place": "readline (train.py:9)", "collective": False, "state": "S", "trace": 3, "debugged": True}
+
+
+# BUG: it was called stuck, and ended with --stall.
+@pytest.mark.parametrize("look", [DEBUGGED, {"state": "t"}])
+@pytest.mark.parametrize("idle", [0.0, STALL])
+def test_a_rank_in_a_debugger_is_waited_for(look: dict[str, Any], idle: float) -> None:
+    life = Life(recorded("asleep-4"))
+    life.looks[3] = {"recorder": life.looks[3]["recorder"], **look}
+    life.go_on(STALL - 20)
+    life.idle = idle
+    life.go_on(3 * STALL)
+    assert life.gang.phase == "running"
+    (event,) = life.gang.events
+    assert (event["kind"], event["trouble"]) == ("still", "quiet")
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,13 @@ def test_they_replace_what_was_there_in_place(tmp_path: Path) -> None:
     before = path.stat().st_ino
     write(str(path), {"reason": "short"})
     assert (path.stat().st_ino, json.loads(path.read_bytes())) == (before, {"reason": "short"})
+
+
+def test_of_what_is_missing_the_first_sentences_stay() -> None:
+    what = [
+        f"worker {number}: the log of rank {number} lacks lines: the disk is full" for number in range(90)
+    ]
+    read = json.loads(fit({"outcome": "succeeded", "exit_code": 0, "cause": None, "missing": what}))
+    assert read["outcome"] == "succeeded"
+    assert 10 < len(read["missing"]) < 90
+    assert read["missing"] == what[: len(read["missing"])]

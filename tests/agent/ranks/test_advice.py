@@ -10,7 +10,7 @@ import pytest
 from echelon.agent.ranks.report import find_error, find_hint
 
 # "recorded" are of ranks with Gloo and of DataLoader workers; "reported" are what users have reported, of
-# GPUs, NCCL and other machines, which the tests do not have.
+# GPUs, NCCL and other machines (those "recorded" with a GPU are of an H200).
 ERRORS = json.loads((Path(__file__).parent / "errors.json").read_text())
 
 
@@ -23,6 +23,15 @@ def test_what_users_meet(case: dict[str, str | None]) -> None:
         assert error == (short or said.partition("\n")[0])
     found = find_hint(error, "/bin/python3", True)
     assert found is None if hint is None else hint in (found or "")
+
+
+@pytest.mark.parametrize("case", ERRORS["aborted"])
+def test_what_users_meet_that_ends_in_c(case: dict[str, str]) -> None:
+    """An exception of C++ that nothing caught; torch's and Python's stacks follow it."""
+    stacks = "Exception raised from f at x.cpp:1 (most recent call first):\nframe #0: f + 0x9d\n\n"
+    error = find_error(f"{case['said']}\n{stacks}Fatal Python error: Aborted\n\nThread 0x0".encode())
+    assert error == case["short"]
+    assert case["hint"] in (find_hint(error, "/bin/python3", True) or "")
 
 
 def test_a_dataloader_s_worker_that_was_killed_is_the_cause_of_what_follows() -> None:

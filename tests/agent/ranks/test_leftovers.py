@@ -11,6 +11,7 @@ from tests.conftest import PATIENCE, wait_until
 
 from echelon.agent.ranks.leftovers import next_to_tell
 from echelon.agent.task import INTERRUPTED, RUN_OVER
+from testbed import trainers
 
 AGENT = 1
 TRAIN = """
@@ -112,3 +113,20 @@ def test_what_only_dies_of_it_is_told_last() -> None:
     assert next_to_tell({tee: AGENT, wrapper: AGENT, training: wrapper}, AGENT, {training}, set()) == [
         wrapper
     ]
+
+
+@pytest.mark.slow
+def test_what_accelerate_launches_saves(agents: Agents) -> None:
+    """It starts the training as a child, and dies of the signal before it."""
+    if reason := trainers.missing("accelerate"):
+        pytest.skip(reason)
+    flags = "--num_machines 1 --num_processes 1 --mixed_precision no --dynamo_backend no --cpu"
+    path = f"export PYTHONPATH={trainers.folder('accelerate')}"
+    put(agents.folder, f"{path}\n{{python}} -m accelerate.commands.launch {flags} train.py")
+    agents.describe("bash", "train.sh", restarts=1)
+    agents.start(0)
+    wait_until(lambda: "up" in printed(agents), "the training")
+    agents.processes[0].terminate()
+    assert agents.processes[0].wait(PATIENCE) == INTERRUPTED
+    told = [line for line in printed(agents) if line in ("up", "saving 1", "saving 2", "saved")]
+    assert told == ["up", "saving 1", "saved"]

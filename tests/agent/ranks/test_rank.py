@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from echelon.agent.ranks.rank import describe_no_start, find_start_hint
+from echelon.agent.ranks.report import find_error, find_hint
 
 SCRIPT = "print('hi')\n"
 
@@ -55,3 +58,32 @@ def test_a_script_is_there_but_not_what_runs_it(tmp_path: Path, first: str, says
     error = start_in(tmp_path, "./train.sh")
     said = describe_no_start("./train.sh", error, str(tmp_path))
     assert said == f"cannot start ./train.sh: No such file or directory; its first line names {says}"
+
+
+# BUG: the hint was that its first line must name a program.
+def test_a_program_for_another_processor(tmp_path: Path) -> None:
+    program = bytearray(Path("/bin/true").read_bytes())
+    program[18:20] = b"\xf3\x00" if os.uname().machine != "riscv64" else b"\x3e\x00"  # its machine: RISC-V
+    (tmp_path / "train").write_bytes(program)
+    (tmp_path / "train").chmod(0o755)
+    error = start_in(tmp_path, "./train")
+    hint = find_start_hint("./train", error, str(tmp_path), in_pod=True)
+    assert hint == "the program or the image was built for another processor than the node has"
+    shell = subprocess.run(["bash", "-c", "./train; :"], cwd=tmp_path, capture_output=True, check=False)
+    assert find_hint(find_error(shell.stderr), "python3", in_pod=False) == (
+        "the program was built for another processor"
+    )
+
+
+def test_a_program_for_a_newer_system(tmp_path: Path) -> None:
+    """One that wants a version of glibc which there is not yet."""
+    program = Path("/bin/true").read_bytes()
+    wanted = max(set(re.findall(rb"GLIBC_2\.\d\d(?=\0)", program)), default=b"")
+    if not wanted:
+        pytest.skip("needs a /bin/true that is linked with glibc")
+    (tmp_path / "train").write_bytes(program.replace(wanted, b"GLIBC_2.99"))
+    (tmp_path / "train").chmod(0o755)
+    done = subprocess.run(["./train"], cwd=tmp_path, capture_output=True, check=False)
+    error = find_error(done.stderr)
+    assert "version `GLIBC_2.99' not found" in (error or "")
+    assert "--image chooses a newer one" in (find_hint(error, "python3", in_pod=True) or "")

@@ -244,13 +244,31 @@ def test_where_a_rank_crashed_in_native_code() -> None:
     place = find_crash(CRASH)
     assert place == "linear (nn/functional.py:21)"
     error = find_error(CRASH)
-    assert error == "what():  CUDA error: an illegal memory access was encountered"
-    assert describe_end(-6, error, place) == (
-        f"was killed by SIGABRT: an assertion in native code, in {place} ({error})"
-    )
+    assert error == "c10::Error: CUDA error: an illegal memory access was encountered"
+    assert describe_end(-6, error, place) == f"was killed by SIGABRT, in {place} ({error})"
+    assert describe_end(-6, None) == "was killed by SIGABRT: an assertion in native code"
     assert describe_end(-11, None, place) == f"was killed by SIGSEGV: a crash in native code, in {place}"
     assert find_crash(b'Fatal Python error: none of a signal\n  File "a", line 1 in b\n') is None
     assert find_crash(b"") is None
+
+
+# BUG: the last line before the crash was named, `frame #4: <unknown function> + 0x129ecc`, and had no hint.
+def test_nccl_s_watchdog_in_one_short_line() -> None:
+    """As recorded on an H200."""
+    said = (Path(__file__).parent / "watchdog.txt").read_bytes()
+    error = find_error(said)
+    assert (
+        error == "c10::DistBackendError: Watchdog caught collective operation timeout: ALLREDUCE 6, after 8 s"
+    )
+    assert "--stall 10m names it" in (find_hint(error, "/bin/python3", False) or "")
+    end = make_end(3, 0, -6, error, [], 0.0)
+    assert end["gave_up"]
+    assert not end["consequence"], "the ranks that wait in vain are the first to fail"
+
+
+def test_which_failures_are_of_a_collective_that_was_given_up() -> None:
+    for error in ("ValueError: boom", "RuntimeError: Connection reset by peer", None):
+        assert not make_end(0, 0, 1, error, [], 0.0)["gave_up"]
 
 
 OF_JAX = b"""E1118 19:59:24.4 6618 coordination_service_agent.cc:289] Polled an error from another task

@@ -57,6 +57,8 @@ def test_the_environment_and_the_folder_are_the_rank_s(
     expected.pop("TERM", None)
     for each in (expected, found):
         each.pop("LC_CTYPE", None)  # Python itself sets it in the C locale
+        for name in ("COLUMNS", "LINES"):  # of this terminal, as TERM; readline sets them for all children
+            each.pop(name, None)
     assert found == expected
     assert where == str(folder)
 

@@ -74,7 +74,10 @@ def test_a_run_without_its_initializers_is_not_called_succeeded_as_if_they_had_r
     (complete,) = [each for each in status["conditions"] if each["type"] == "Complete"]
     assert complete["message"].endswith("completed, without dataset hf://a/b, model s3://m.")
     assert "without    dataset hf://a/b, model s3://m" in cli("status", "mnist").stdout
-    assert "not downloaded before it" in cli("wait", "mnist").stderr
+    waited = cli("wait", "mnist")
+    assert waited.stdout == "mnist succeeded without its initializers\n"
+    assert "not downloaded before it" in waited.stderr
+    assert "without its initializers" in cli("ps", "-a").stdout
 
 
 @pytest.mark.slow

@@ -68,5 +68,7 @@ def test_a_job_that_is_refused_leaves_nothing(
     monkeypatch.setattr(manifests, "engine_for", lambda _settings: engine)
     Path("job.yaml").write_text(joined(RUNTIME, JOB))
     main.call(["run", "-f", "job.yaml", "--as", "native"])
-    assert "the cluster refuses it" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "the cluster refuses it" in told
+    assert "what was created and replaced of the files is undone" in told
     assert (cluster.made, cluster.left) == (["ClusterTrainingRuntime"], [])

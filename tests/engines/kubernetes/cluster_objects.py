@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.render.dialects import Place
+from echelon.engines.kubernetes.render.dialects import InQueue, Place
 from echelon.engines.kubernetes.render.dialects import job as dialect
 
 Object = dict[str, Any]
@@ -91,11 +92,9 @@ def job(run: str, on: list[str], *containers: Object, namespace: str = ME, **mor
     }
 
 
-def record(run: str, created: float, *, namespace: str = ME, **more: Any) -> Object:
-    return {
-        "metadata": {"name": run, "namespace": namespace, **more.pop("metadata", {})},
-        "data": {"record.json": json.dumps({"created": created}), "queued.json": "[]", **more},
-    }
+def waits(run: str, created: float, *, namespace: str = ME) -> InQueue:
+    """A run that waits to be admitted, and that was tried a moment ago."""
+    return InQueue(namespace=namespace, run=run, created=created, tried=time.time())
 
 
 def places(jobs: list[Object]) -> list[Place]:

@@ -19,12 +19,13 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.rendered import CASES, SHIPPED, planned
 from tests.engines.kubernetes.test_record import patched
 
-from echelon.engines.kubernetes import names, record
+from echelon.engines.kubernetes import ledger, names, record
 from echelon.engines.kubernetes.client.http.refusals import Request
 from echelon.engines.kubernetes.client.kinds import KINDS, NotThere
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.record import Claim, Collected, Stop
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
+from echelon.engines.kubernetes.render.manifests import started_objects
 from echelon.errors import Denied, Refused
 from echelon.model import ends
 from echelon.model.run import RunRef
@@ -157,26 +158,32 @@ def _about(name: str, **more: Any) -> Object:
     return {"name": name, "namespace": "team", "uid": f"uid-{name}", "creationTimestamp": _MADE, **more}
 
 
-def _record(name: str, *, queued: bool = False) -> Object:
-    run, plan = planned(CASES["plain"])
+def _record(name: str) -> Object:
+    run, _ = planned(CASES["plain"])
     ref = RunRef(engine="k8s", name=name, namespace="team")
     obj = record.new(replace(run, ref=ref, job=replace(run.job, name=name)), SHIPPED)
     obj["metadata"] |= _about(name, resourceVersion="17")
-    if queued:
-        obj = patched(obj, record.queued(record.read(obj, ref), "no room", at=_AT))
-    else:
-        obj = patched(obj, record.admitted(replace(plan, run=name), {"run": name}, at=_AT))
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}-job"}
-        obj = patched(obj, record.started([owner], at=_AT))
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}-job"}
+    obj = patched(obj, record.tied([owner]))
     return patched(obj, record.claimed(Claim(holder="there/1/ab", until=_AT + 90)))
+
+
+def _job(name: str, *, waits: bool = False) -> Object:
+    """The Job of a run that has started, or of one that is queued."""
+    run, plan = planned(CASES["plain"])
+    ref = RunRef(engine="k8s", name=name, namespace="team")
+    mine, said = replace(run, ref=ref, job=replace(run.job, name=name)), replace(plan, run=name)
+    (job,) = started_objects(mine, said, SHIPPED, job_dialect, at=None if waits else _AT).jobs
+    job["metadata"] |= _about(name, resourceVersion="17")
+    job["metadata"]["uid"] = f"uid-{name}-job"
+    job["metadata"]["annotations"][names.RECORD_UID] = f"uid-{name}"
+    why = (record.Waiting(at=_AT, reason="no room"),)
+    return patched(job, ledger.queued(job, why, at=_AT)) if waits else job
 
 
 def whole_cluster() -> list[Object]:
     """A run that goes on, one that has ended, one that is stopped, one that is queued, and what is around."""
-    run, plan = planned(CASES["plain"])
-    (job,) = job_dialect.render(run, plan, SHIPPED)
-    job["metadata"] |= _about(RUN)
-    job["metadata"]["uid"] = f"uid-{RUN}-job"
+    job = _job(RUN)
     job["metadata"]["annotations"][names.NODES] = '["node-a"]'
     job["status"] = {
         "startTime": _MADE,
@@ -191,8 +198,9 @@ def whole_cluster() -> list[Object]:
         _record(RUN),
         ended,
         stopping,
-        _record("queued", queued=True),
+        _record("queued"),
         job,
+        _job("queued", waits=True),
         _pod(job),
         _waiting_pod(job),
         *_around(job),

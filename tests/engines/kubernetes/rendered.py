@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from echelon.engines.kubernetes.record import Shipped
+from echelon.engines.kubernetes.render.dialects import Dialect
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.manifests import render
+from echelon.engines.kubernetes.render.task import write_task
 from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
 from echelon.model.meaning import to_job
@@ -202,6 +205,12 @@ def planned(case: Case) -> tuple[Record, Plan]:
     return record_of(job), replace(
         make_plan(job, candidate.world, found, cluster()), gpu_models=case.gpu_models
     )
+
+
+def task_of(record: Record, plan: Plan, shipped: Shipped, dialect: Dialect, **more: Any) -> dict[str, Any]:
+    """The agents' task, read again."""
+    found: dict[str, Any] = json.loads(write_task(record, plan, shipped, dialect, **more))
+    return found
 
 
 def objects_of(case: Case) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from tests.engines.kubernetes.situations import run_job
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.record import Stored, read
+from echelon.engines.kubernetes.record import Stored, read, read_moment, read_waits
 from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
 
@@ -28,21 +28,20 @@ RECORD = Record(
 def record_object(
     *,
     stop: object = None,
-    queued: object = None,
     end: object = None,
     started: bool = True,
     schema: str | None = "2",
     **notes: object,
 ) -> Object:
-    """A record as the API server has it; what is no text is written as JSON."""
-    given = {"stop": stop, **notes, **({"started": "101.0"} if started else {})}
+    """A record as the API server has it, which goes with its Job if the run has `started`; what is no text
+    is written as JSON.
+    """
+    given = {"stop": stop, **notes}
     annotations = {f"echelon.dev/{name}": _text(value) for name, value in given.items() if value}
     if schema is not None:
         annotations["echelon.dev/schema"] = schema
     run = RECORD if schema == "1" else replace(RECORD, results="")
     data = {"record.json": msgspec.json.encode(run).decode()}
-    if queued:
-        data["queued.json"] = _text(queued)
     if end:
         data["finished.json"] = _text(end)
     owners = [{"kind": "Job", "name": "demo", "uid": "1"}] if started else []
@@ -50,9 +49,14 @@ def record_object(
     return {"kind": "ConfigMap", "metadata": about, "data": data}
 
 
-def stored(**about: Any) -> Stored:
-    """The record of a run, read."""
-    return read(record_object(**about), RECORD.ref)
+def stored(*, queued: object = None, admitted: object = None, tried: object = None, **about: Any) -> Stored:
+    """The record of a run, read, with what its Jobs say."""
+    return replace(
+        read(record_object(**about), RECORD.ref),
+        queued=read_waits(_text(queued) if queued else None),
+        admitted=read_moment(admitted),
+        tried=read_moment(tried),
+    )
 
 
 def _text(value: object) -> str:

@@ -185,17 +185,30 @@ def test_commands_that_fetch_wait_and_remove(world: Path, objects: list[Any]) ->
         check(world, *say(Shelf(objects, LOG), *words))
 
 
+PLAN = ("metadata", "annotations", "echelon.dev/plan", None)
+
+
 def with_field(kind: str, place: tuple[Any, ...], value: Any, which: int = 0) -> list[Any]:
     """The cluster, with something else in one field of one of its objects of a kind."""
     at = [number for number, each in enumerate(CLUSTER) if each["kind"] == kind][which]
     return [*CLUSTER[:at], replaced(CLUSTER[at], place, lambda _: value), *CLUSTER[at + 1 :]]
 
 
-@pytest.mark.parametrize("note", ["tended", "tender", "admitted", "started", "shipped", "schema", "dialect"])
-@pytest.mark.parametrize("which", [0, 3])
-def test_garbage_in_an_annotation_breaks_nothing_for_others(world: Path, note: str, which: int) -> None:
-    notes = {**CLUSTER[which]["metadata"]["annotations"], f"echelon.dev/{note}": "abc"}
-    objects = with_field("ConfigMap", ("metadata", "annotations"), notes, which)
+@pytest.mark.parametrize(
+    ("kind", "note"),
+    [
+        *(("ConfigMap", note) for note in ("tender", "shipped", "schema", "dialect")),
+        *(("Job", note) for note in ("plan", "queued", "tended", "admitted", "whole")),
+    ],
+)
+@pytest.mark.parametrize("run", [RUN, "queued"])
+def test_garbage_in_an_annotation_breaks_nothing_for_others(
+    world: Path, kind: str, note: str, run: str
+) -> None:
+    mine = [each for each in CLUSTER if each["kind"] == kind]
+    (which,) = (number for number, each in enumerate(mine) if each["metadata"]["name"] == run)
+    notes = {**mine[which]["metadata"]["annotations"], f"echelon.dev/{note}": "abc"}
+    objects = with_field(kind, ("metadata", "annotations"), notes, which)
     for words in (READING[0], READING[2], READING[5]):
         code, shown = say(Shelf(objects, LOG), *words)
         check(world, code, shown)
@@ -282,10 +295,10 @@ def test_a_record_with_a_name_that_is_no_runs_hides_no_other(world: Path, name: 
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        (("data", "plan.json", None, "world", "groups", 0, "procs"), 10**9),
-        (("data", "plan.json", None, "world", "groups", 0, "workers"), 10**9),
-        (("data", "plan.json", None, "placement", "seats"), []),
-        (("data", "plan.json", None, "run"), "../../x"),
+        ((*PLAN, "world", "groups", 0, "procs"), 10**9),
+        ((*PLAN, "world", "groups", 0, "workers"), 10**9),
+        ((*PLAN, "placement", "seats"), []),
+        ((*PLAN, "run"), "../../x"),
         (("data", "record.json", None, "job", "name"), "../x"),
         (("data", "record.json", None, "job", "workers"), 10**12),
         (("data", "record.json", None, "job", "pod", "collect"), ["/data/.."]),
@@ -294,7 +307,7 @@ def test_a_record_with_a_name_that_is_no_runs_hides_no_other(world: Path, name: 
     ],
 )
 def test_a_record_that_makes_no_sense_is_unreadable(world: Path, place: tuple[Any, ...], value: Any) -> None:
-    objects = with_field("ConfigMap", place, value)
+    objects = with_field("Job" if place[: len(PLAN)] == PLAN else "ConfigMap", place, value)
     code, shown = say(Shelf(objects, LOG), "status", RUN)
     check(world, code, shown)
     assert (code == 115) or shown.startswith(f"{RUN}  damaged  "), shown

@@ -116,7 +116,7 @@ def test_what_went_between_two_looks_is_made(api: Api, stand_in: StandIn) -> Non
 
 def train_job() -> Started:
     run, plan = planned(Case(said=replace(CASES["plain"].said, job_kind="trainjob", image="my/image:1")))
-    return manifests.started_objects(run, plan, SHIPPED, dialects.named("trainjob"))
+    return manifests.started_objects(run, plan, SHIPPED, dialects.named("trainjob"), at=1.0)
 
 
 NOT_SEEN = refuses(403, "Forbidden", "admission webhook denied the request: no such runtime")
@@ -125,7 +125,7 @@ NOT_SEEN = refuses(403, "Forbidden", "admission webhook denied the request: no s
 def test_what_a_job_is_made_from_belongs_to_the_record_and_comes_first(api: Api, stand_in: StandIn) -> None:
     """Its controller may refuse the job for a moment: it has not seen the runtime."""
     stand_in.answer_with(says(201, thing()), NOT_SEEN, NOT_SEEN, says(201, thing(uid="new")))
-    (made,) = objects.create_jobs(api, train_job(), stored())
+    made = objects.create_first(api, train_job(), stored())
     assert made["metadata"]["uid"] == "new"
     sent = [json.loads(seen.body) for seen in stand_in.seen]
     assert [each["kind"] for each in sent] == ["TrainingRuntime", "TrainJob", "TrainJob", "TrainJob"]
@@ -140,10 +140,10 @@ def test_a_job_that_stays_refused_is_not_tried_for_ever(
     monkeypatch.setattr(objects, "_SEEN", 0.0)
     stand_in.answer_with(says(201, thing()), NOT_SEEN)
     with pytest.raises(Refused, match="no such runtime"):
-        objects.create_jobs(api, train_job(), stored())
+        objects.create_first(api, train_job(), stored())
     stand_in.answer_with(refuses(403, "Forbidden", "exceeded quota"))
     with pytest.raises(Refused, match="quota"):
-        objects.create_jobs(api, replace(train_job(), beside=[]), stored())
+        objects.create_first(api, replace(train_job(), beside=[]), stored())
 
 
 def test_a_record_goes_with_its_jobs(api: Api, stand_in: StandIn) -> None:
@@ -151,7 +151,6 @@ def test_a_record_goes_with_its_jobs(api: Api, stand_in: StandIn) -> None:
     about = json.loads(stand_in.seen[0].body)["metadata"]
     (owner,) = about["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Job", "job-1")
-    assert "echelon.dev/started" in about["annotations"]
     objects.tie_record(api, stored(), [thing(uid="1")])
     objects.tie_record(api, stored(), [])
     assert deeds(stand_in) == ["PATCH"]
@@ -162,7 +161,7 @@ def test_a_run_whose_record_is_tied_has_its_keeper(api: Api, stand_in: StandIn) 
     run, plan = planned(CASES["kept"])
     (job,) = [each for each in objects_of(CASES["kept"]) if each["metadata"]["name"] == run.ref.name][-1:]
     job["metadata"]["uid"] = "job-1"
-    untied = replace(stored(started=False), run=replace(run, plan=plan))
+    untied = replace(stored(started=False), run=replace(run, plan=plan), shape=plan)
     objects.tie_record(api, untied, [job])
     assert deeds(stand_in) == ["POST", "PATCH"]
     assert json.loads(stand_in.seen[0].body)["metadata"]["name"] == f"{run.ref.name}-keeper"

@@ -38,6 +38,12 @@ def patched(obj: Object, change: Object) -> Object:
     return made
 
 
+def test_the_reasons_for_which_a_run_waits_are_kept() -> None:
+    waits = record.with_reason((), "no room", at=2.0)
+    assert record.with_reason(waits, "no room", at=6.0) == waits, "the same reason is not written again"
+    assert [each.at for each in record.with_reason(waits, "behind a", at=6.0)] == [2.0, 6.0]
+
+
 def test_what_is_written_is_read() -> None:
     obj = record.new(RECORD, SHIPPED)
     obj["metadata"]["uid"] = "1-2-3"
@@ -52,27 +58,18 @@ def test_every_change_is_read_back() -> None:
     obj = record.new(RECORD, SHIPPED)
     end, collected = stopped("by ann", at=9.0), Collected(at=8.0, host="here", path="/r")
     stop, claim = Stop(at=3.0, reason="by ann", now=True), Claim(holder="a/1/x", until=7.0)
-    waits = record.queued(record.read(obj, REF), "no room", at=2.0)
     for change in (
-        waits,
-        record.admitted(PLAN, {"run": "demo"}, at=4.0),
-        record.started([{"kind": "Job", "name": "demo", "uid": "j"}], at=5.0),
+        record.tasked('{"run": "demo"}'),
+        record.tied([{"kind": "Job", "name": "demo", "uid": "j"}]),
         record.stopping(stop),
-        record.finished(end, collected),
+        record.finished(end, collected, plan=PLAN),
         record.claimed(claim),
     ):
         obj = patched(obj, change)
     found = record.read(obj, REF)
-    assert [(each.at, each.reason) for each in found.queued] == [(2.0, "no room")]
-    assert (found.admitted, found.run.plan, found.started, found.owners) == (
-        4.0,
-        PLAN,
-        True,
-        frozenset({"j"}),
-    )
+    assert (found.run.plan, found.started, found.owners) == (PLAN, True, frozenset({"j"}))
     assert (found.stop, found.end, found.collected, found.claim) == (stop, end, collected, claim)
     assert record.read(patched(obj, record.claimed(None)), REF).claim is None
-    assert "data" not in record.queued(found, "no room", at=6.0), "the same reason is not written again"
 
 
 def test_the_record_of_a_run_that_takes_the_place_of_a_step_names_no_parent() -> None:
@@ -87,7 +84,7 @@ def test_the_record_of_a_run_that_takes_the_place_of_a_step_names_no_parent() ->
 
 
 def test_a_change_may_depend_on_the_version_it_was_decided_on() -> None:
-    change = record.admitted(PLAN, {}, at=4.0, version="17")
+    change = record.claimed(None, version="17")
     assert change["metadata"]["resourceVersion"] == "17"
     assert "resourceVersion" not in record.stopping(Stop(at=1.0, reason="x"))["metadata"]
 
@@ -100,10 +97,10 @@ def test_a_record_of_another_version_says_so(schema: str | None) -> None:
 
 
 def test_a_record_of_schema_1_is_read() -> None:
-    """It held the path of the results, and was started when it belonged to Jobs."""
+    """It held the path of the results, and the plan."""
     old = record_object(schema="1", started=False)
     assert not record.read(old, REF).started
-    old["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "demo", "uid": "j"}]
+    old["data"]["plan.json"] = msgspec.json.encode(PLAN).decode()
     found = record.read(old, REF)
     assert found.started
     assert found.run.results == RECORD.results
@@ -134,50 +131,22 @@ def test_nothing_odd_breaks_the_reading(**odd: str) -> None:
 WAITS = [{"at": 1, "reason": "no room"}]
 
 
-@pytest.mark.parametrize(
-    ("about", "has_jobs", "phase"),
-    [
-        ({"started": False}, False, "recorded"),
-        ({"started": False, "queued": WAITS}, False, "queued"),
-        ({"started": False, "admitted": "995"}, False, "starting"),
-        ({"started": False, "admitted": "900"}, False, "recorded"),
-        ({"started": False, "admitted": "900"}, True, "started"),
-        ({}, False, "started"),
-    ],
-)
-def test_how_far_a_submission_came(about: dict[str, Any], has_jobs: bool, phase: str) -> None:
-    assert record.phase_of(stored(**about), has_jobs=has_jobs, now=1000.0) == phase
-
-
-def test_a_queued_run_whose_start_was_refused_is_queued_again() -> None:
-    """Its plan was written, and then the API server refused its Jobs: the next tender tries again."""
-    found = stored(started=False, queued=WAITS, admitted="900")
-    found = replace(found, run=replace(found.run, plan=PLAN))
-    assert record.phase_of(found, has_jobs=False, now=905.0) == "starting"
-    assert record.phase_of(found, has_jobs=False, now=1000.0) == "queued"
-    assert record.is_untended(found, has_jobs=False, now=1000.0)
-    assert not record.is_abandoned(found, has_jobs=False, now=1000.0)
+def test_who_waits_and_is_looked_after() -> None:
+    waits = stored(started=False, queued=WAITS)
+    assert record.is_queued(waits)
+    assert record.is_untended(waits, 1000.0)
+    assert not record.is_untended(stored(started=False, queued=WAITS, tried=995), 1000.0)
+    assert not record.is_abandoned(waits, 1000.0)
+    assert not record.is_queued(stored(started=False, queued=WAITS, stop={"at": 1}))
+    assert not record.is_queued(replace(waits, run=replace(waits.run, plan=PLAN)))
+    assert not record.is_queued(stored(started=False))
 
 
 def test_a_submission_that_was_cut_off_is_abandoned_after_a_while() -> None:
     cut_off = stored(started=False)
-    assert not record.is_abandoned(cut_off, has_jobs=False, now=105.0)
-    assert record.is_abandoned(cut_off, has_jobs=False, now=1000.0)
-    assert not record.is_abandoned(stored(), has_jobs=False, now=1000.0)
-
-
-def outline(**about: Any) -> record.Outline:
-    return msgspec.convert(record_object(started=False, **about), record.Outline)
-
-
-def test_which_runs_are_queued() -> None:
-    waits = [{"at": 1, "reason": "no room"}]
-    assert record.is_queued(outline(queued=waits), 1000.0)
-    assert record.is_queued(outline(queued=waits, tended="990"), 1000.0)
-    assert not record.is_queued(outline(queued=waits, tended="900"), 1000.0), "its tender was killed"
-    assert not record.is_queued(outline(queued=waits, stop={"at": 1}), 1000.0)
-    assert not record.is_queued(outline(), 1000.0)
-    assert record.created(outline()) == 100.0
+    assert not record.is_abandoned(cut_off, 105.0)
+    assert record.is_abandoned(cut_off, 1000.0)
+    assert not record.is_abandoned(replace(cut_off, run=replace(cut_off.run, plan=PLAN)), 1000.0)
 
 
 def test_texts_that_others_wrote_are_no_longer_than_a_message() -> None:
@@ -185,14 +154,13 @@ def test_texts_that_others_wrote_are_no_longer_than_a_message() -> None:
     waits = [{"at": 1.0, "reason": long}] * 1000
     obj = record_object(
         stop={"at": 1.0, "reason": long},
-        queued=waits,
         collected={"host": long, "path": long, "missing": [long]},
     )
     cause = RootCause(summary=long, tail=(long,) * 1000)
     end = Event(kind="finished", at=1.0, outcome="failed", reason=long, cause=cause, missing=(long,))
     obj["data"] |= record.finished(end)["data"]
     found = record.read(obj, REF)
-    texts = [*(each.reason for each in found.queued)]
+    texts = [*(each.reason for each in record.read_waits(json.dumps(waits)))]
     assert found.stop is not None
     assert found.collected is not None
     assert found.end is not None

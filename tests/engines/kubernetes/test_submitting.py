@@ -20,7 +20,7 @@ from echelon.model.settings import Settings
 
 EMPTY = says(200, {"kind": "List", "metadata": {}, "items": []})
 REVIEW = says(201, {"kind": "Review", "metadata": {}, "status": {"allowed": True}})
-OF_EVERY_JOB = 8  # quotas, the right to execute, the level, the user; nodes, pods, Jobs, records
+OF_EVERY_JOB = 7  # quotas, the right to execute, the level, the user; nodes, pods, Jobs
 
 
 def answer(handler: BaseHTTPRequestHandler) -> None:

@@ -18,6 +18,7 @@ from tests.engines.kubernetes.ordinary import claim
 from tests.faults.kubernetes.gate import Gate, check_writes
 from tests.faults.kubernetes.terminal import Command, Terminal, flag_path, kubeconfig_in
 
+from echelon.admission import plan_anywhere
 from echelon.engines.kubernetes import names, record
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -115,7 +116,7 @@ def test_a_forged_record_takes_no_volume_with_it(terminal: Terminal) -> None:
     job = Job(name="prod", command=("true",), pod=PodOptions(image="x", output=Output(size=10 << 20)))
     run = Record(ref=RunRef(engine="k8s", name="prod"), job=job, created=1e9, owner="eve", user="eve")
     collected = {"at": 1e9, "host": socket.gethostname(), "path": str(terminal.folder / "runs/prod")}
-    made = forged(run, collected=collected, started=1e9)
+    made = forged(run, collected=collected)
     made["data"] |= record.finished(Event(kind="finished", at=1e9, outcome="succeeded", exit_code=0))["data"]
     terminal.kubectl.create(made)
     removed = terminal.call("rm", "prod")
@@ -227,10 +228,10 @@ def test_an_end_that_nothing_but_the_record_tells_is_shown_as_that(terminal: Ter
 def test_a_text_of_200_kb_is_no_answer_of_200_kb(terminal: Terminal) -> None:
     job = Job(name="long", command=("true",), pod=PodOptions(image="x"))
     run = Record(ref=RunRef(engine="k8s", name="long"), job=job, created=1e9, owner="e" * 10**5, user="eve")
-    made = forged(run, stop={"at": 1e9, "reason": "\u202e" + "s" * 10**5, "outcome": "failed"}, started=1e9)
+    made = forged(run, stop={"at": 1e9, "reason": "\u202e" + "s" * 10**5, "outcome": "failed"})
     text = "\x9b31m" + "r" * 200_000
     end = Event(kind="finished", at=1e9, outcome="failed", exit_code=1, reason=text)
-    made["data"] |= record.finished(end)["data"]
+    made["data"] |= record.finished(end, plan=plan_anywhere(job))["data"]
     terminal.kubectl.create(made)
     for words in (
         ["ps", "-aA"],

@@ -20,13 +20,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 FEW, MANY = 2, 50
 # What a submission changes, in this order: the record; at the same time code, the run's secret and its name
-# in the network; then the plan, the Job, its keeper, and the record belongs to the Job.
+# in the network; then the Job, its keeper, and the record belongs to the Job.
 WRITES = [
     "POST configmaps",
     "POST configmaps",
     "POST secrets",
     "POST services",
-    "PATCH configmaps",
     "POST jobs",
     "POST jobs",  # the keeper's
     "PATCH configmaps",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 REUNION = 20.0  # seconds that members which hold results have to come to a leader that was replaced
 MOST_ASKED = 8  # workers whose ranks are asked for their stacks before they are stopped
+MOST_MISSING = 40  # sentences on output that could not be written down, which a verdict has
 SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
 
 
@@ -53,6 +54,7 @@ class Gang:
         self.has_run = False  # ranks were started, under this or an earlier leader: there may be results
         self._joined: set[int] = set()
         self.addresses: dict[int, str] = {}
+        self._missing: list[str] = []  # what lacks lines that ranks have printed
         self._asked = Asked(task)
         self._busy: set[int] = set()  # workers whose ranks run, or may run
         self._current = Generation(task)  # since the last preparation
@@ -222,7 +224,7 @@ class Gang:
         if limit is None or self.phase != "running" or not isinstance(seconds, (int, float)):
             return
         self._current.quiet[worker] = seconds
-        if self._current.is_quiet(self._busy, limit):
+        if self._current.is_quiet(self._busy, limit) and not self._current.stillness.is_debugged():
             self._current.stuck = True
             self._current.hang = self._current.stillness.newest(self._current.gone())
             reason = "no rank has printed or computed for %g s (--stall): its ranks are ended" % limit
@@ -230,14 +232,22 @@ class Gang:
             self._stop(now)
 
     def stopped(
-        self, worker: int, generation: int, now: float, places: object = None, killed: object = None
+        self,
+        worker: int,
+        generation: int,
+        now: float,
+        places: object = None,
+        killed: object = None,
+        looks: object = None,
     ) -> None:
         """No process of the worker's ranks is left; `places` are where those were that were asked, `killed`
-        the ranks that needed SIGKILL, each with the seconds after which it came.
+        the ranks that needed SIGKILL, each with the seconds after which it came, `looks` what was seen of
+        ranks, or they have left, when a library of collectives gave up.
         """
         if generation != self.generation:
             return
         self._current.note_places(places)
+        self._current.note_looks(looks)
         self._current.note_killed(killed)
         self._busy.discard(worker)
         if self.phase == "stopping" and not self._busy:
@@ -258,6 +268,17 @@ class Gang:
             self.has_run = True
             self.verdict = verdict
             self._order_finish()
+
+    def lacking(self, note: dict[str, object]) -> dict[str, object]:
+        """A worker's note on output that it could not write down, as the run's log has it; the verdict says
+        it, too. Of a full disk one warning is enough, however many ranks find it so.
+        """
+        worker, what, reason = note.get("worker") or 0, note.get("missing"), note.get("reason")
+        is_first = not self._missing
+        told = ["worker %s: %s" % (worker, each) for each in (what if isinstance(what, list) else ())]
+        self._missing += [each for each in told if each not in self._missing]
+        said = "worker %s: %s" % (worker, reason) if is_first and reason else None
+        return {"worker": worker, "reason": said, "missing": told}
 
     def lost(self, worker: int, reason: str, now: float, kind: str = LOST) -> None:
         """A worker is not there any more; `kind` is that of the cause that it may become."""
@@ -404,7 +425,7 @@ class Gang:
             current.running = ranks_left(self._task.places, self._busy, current.well, current.ends)
             # Others may have waited for the ranks of a failed generation that ended well.
             asked = self._outcome == "timed-out" or (self._outcome is None and bool(current.well))
-            stacks = "all" if current.stuck else "python" if asked else ""
+            stacks = "all" if current.stuck else "look" if current.gave_up() else "python" if asked else ""
             self._order_busy_to_stop(now, signal, grace, stacks)
         else:
             self._busy.clear()
@@ -416,9 +437,8 @@ class Gang:
         order: dict[str, object] = {"say": "stop", "generation": self.generation, "signal": signal}
         order["within"] = within
         for number, worker in enumerate(sorted(self._busy)):
-            self.outbox.append(
-                (worker, dict(order, stacks=stacks) if stacks and number < MOST_ASKED else order)
-            )
+            asked = stacks == "look" or (stacks and number < MOST_ASKED)
+            self.outbox.append((worker, dict(order, stacks=stacks) if asked else order))
 
     def _stopped_all(self, now: float) -> None:
         peers = self._current.peers()
@@ -467,6 +487,10 @@ class Gang:
 
             self._reason = "%s; %s" % (self._reason, describe_killed(self._current.killed))
         self.verdict = make_verdict(outcome, self._reason, cause)
+        if self._missing:
+            more = len(self._missing) - MOST_MISSING
+            others = ["the output of %d more" % more] if more > 0 else []
+            self.verdict["missing"] = [*self._missing[:MOST_MISSING], *others]
         self._order_finish()
 
     def _order_finish(self) -> None:

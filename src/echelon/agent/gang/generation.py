@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from echelon.agent.gang.hang import WAITS
+from echelon.agent.gang import hang
 from echelon.agent.gang.stillness import Stillness
 from echelon.agent.gang.verdict import (
     LEFT,
@@ -18,6 +18,8 @@ from echelon.agent.stopping import seconds_in
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from echelon.agent.gang.hang import Finding
     from echelon.agent.gang.lateness import Lateness
     from echelon.agent.task import Task
@@ -46,6 +48,7 @@ class Generation:
         self.said: str | None = None  # and the sentence on it
         self.running: list[int] = []  # ranks that ran when they were stopped
         self._places: dict[str, str] = {}  # where those were that were asked
+        self._looks: dict[int, dict[str, Any]] = {}  # what was seen of ranks when a collective was given up
         self.killed: dict[str, float] = {}  # ranks that needed SIGKILL, and after how many seconds
 
     @property
@@ -96,6 +99,23 @@ class Generation:
         if isinstance(places, dict):
             self._places.update({rank: str(place) for rank, place in places.items() if str(rank).isdigit()})
 
+    def note_looks(self, looks: object) -> None:
+        """What a worker has seen of its ranks before they were stopped, or they have left."""
+        for rank, look in looks.items() if isinstance(looks, dict) else ():
+            if str(rank).isdigit() and isinstance(look, dict):
+                self._looks[int(rank)] = look
+
+    def gave_up(self) -> bool:
+        """Whether a rank's library of collectives has given up, so that others may have kept it waiting."""
+        return any(end.get("gave_up") for end in self.ends)
+
+    def _waited_for(self, rank: object) -> Finding | None:
+        """Who kept a rank waiting that has failed, if that is why it did."""
+        found = self.stillness.seen_before(rank, self.gone())
+        if found is None and any(end.get("gave_up") and end["rank"] == rank for end in self.ends):
+            found = hang.why_given_up(self._looks, self.gone(), rank)
+        return found
+
     def note_killed(self, killed: object) -> None:
         """Ranks of a worker that needed SIGKILL."""
         for rank, after in killed.items() if isinstance(killed, dict) else ():
@@ -114,11 +134,11 @@ class Generation:
     def cause(self) -> dict[str, object]:
         """Why it failed."""
         if self.stuck:
-            seen = self.hang if self.hang is not None and self.hang.kind in WAITS else None
+            seen = self.hang if self.hang is not None and self.hang.kind in hang.WAITS else None
             cause = cause_of_stall(self._stall or 0.0, self.ends, self.said, seen)
         else:
             cause = find_cause(self.ends, self.lost)
-            waited = self.stillness.seen_before(cause.get("rank"), self.gone())
+            waited = self._waited_for(cause.get("rank"))
             if waited is not None and not self.lost:
                 cause["summary"] = "%s; then %s" % (waited.sentence, cause["summary"])
                 cause["peers"] = "; ".join(waited.lines)

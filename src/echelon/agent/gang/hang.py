@@ -55,6 +55,15 @@ def verdict(looks: Looks, gone: Mapping[int, str] | None = None) -> Finding:
     return Finding(kind, ranks, sentence, _lines(looks, ranks))
 
 
+def why_given_up(looks: Looks, gone: Mapping[int, str], rank: object) -> Finding | None:
+    """Who kept a rank waiting whose library of collectives gave up, if recorders tell."""
+    if not has_recorder(looks):
+        return None
+    found = verdict(looks, gone)
+    waited = found.kind in (DIFFERS, CYCLE) or (found.kind == MISSING and rank not in found.ranks)
+    return found if waited else None
+
+
 def state_of(looks: Looks) -> object:
     """What has to change while a gang goes on: the collectives that its ranks have called and that are done,
     or, where no recorder tells, where they are.
@@ -72,6 +81,11 @@ def state_of(looks: Looks) -> object:
 def has_recorder(looks: Looks) -> bool:
     """Whether a rank has told of collectives."""
     return any(look.get("recorder") and look["recorder"]["groups"] for look in looks.values())
+
+
+def is_debugged(looks: Looks) -> bool:
+    """Whether somebody has a rank in a debugger, for whom the others wait."""
+    return any(look.get("debugged") or look.get("state") == "t" for look in looks.values())
 
 
 class Group:

@@ -73,6 +73,8 @@ class LeaderConnection(Dial):
         elapsed = self._member.elapsed()
         if elapsed is not None:
             said["elapsed"] = round(elapsed, 3)
+        if self._member.missing:
+            said["missing"] = self._member.missing
         return said
 
     def obey(self, message: dict[str, object]) -> None:

@@ -118,7 +118,8 @@ class Leader:
             self.gang.done(worker, generation, now)  # type: ignore[arg-type]
         elif say == "stopped":
             self._drop_sample(worker)
-            self.gang.stopped(worker, generation, now, message.get("places"), message.get("killed"))  # type: ignore[arg-type]
+            told = (message.get(each) for each in ("places", "killed", "looks"))
+            self.gang.stopped(worker, generation, now, *told)  # type: ignore[arg-type]
         elif say in ("sample", "looked", "timed"):
             self._receive_seen(worker, generation, message, now)
         elif say == "well":
@@ -375,6 +376,8 @@ class Leader:
             self._sink.event(
                 "worker-started", worker=worker, version=version if isinstance(version, str) else None
             )
+        if message.get("missing"):  # its earlier leader was told
+            self._receive_event(worker, {"kind": "note", "at": time.time(), "missing": message["missing"]})
         # Unless our address is known: the address at which this worker reaches us serves its ranks, too.
         self.gang.set_address(0, self._address or connection.local_address())
         address = message.get("address")

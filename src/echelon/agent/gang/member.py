@@ -7,6 +7,7 @@ leaves when the run ends."""
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from echelon.agent import stopping
 from echelon.agent.address import LOOPBACK, own_address
@@ -46,6 +47,7 @@ class Member:
         self.spared = 0  # restarts that do not count, as the leader has said
         self.busy = False
         self.needed = False  # it was told to prepare, and is not done: its loss would end the generation
+        self.missing = sink.missing  # output of its ranks that could not be written down
         self.ran = False  # its ranks were started at least once, so there may be results
         self.leaving = False  # it was ordered to leave, and starts nothing any more
         self._began: float | None = None
@@ -74,7 +76,8 @@ class Member:
         elif order == "stop":
             asks = str(message.get("stacks") or "")
             within = stopping.seconds_in(message.get("within"))
-            self.stop_ranks(self._report_stopped, stopping.asked_for(message), asks, within)
+            then = partial(self._report_stopped, asks == "look")
+            self.stop_ranks(then, stopping.asked_for(message), asks, within)
         elif order in ("look", "time"):
             self._look(message)
         elif order == "command":
@@ -202,8 +205,9 @@ class Member:
         self._close_rendezvous()
         then()
 
-    def _report_stopped(self) -> None:
-        self._report("stopped", places=self.ranks.places, killed=self.ranks.killed)
+    def _report_stopped(self, looked: bool = False) -> None:
+        more = {"looks": self.ranks.left} if looked else {}
+        self._report("stopped", places=self.ranks.places, killed=self.ranks.killed, **more)
 
     def _report(self, what: str, **more: object) -> None:
         message: dict[str, object] = {"say": what, "generation": self._generation}

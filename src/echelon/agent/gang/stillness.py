@@ -109,10 +109,16 @@ class Stillness:
         if not (silent or still):
             return None
         found = hang.verdict(self._seen(), gone)
+        if self.is_debugged():
+            return (False, found) if silent else None
         if found.kind in (hang.STACKS, hang.ELSEWHERE):
             return (found.kind == hang.STACKS, found) if silent else None
         waited_for = (self._ranks.get(rank, self.limit) for rank in found.ranks)
         return (True, found) if all(seconds >= self.limit for seconds in waited_for) else None
+
+    def is_debugged(self) -> bool:
+        """Whether a rank was in a debugger when it was looked at last: then no rank hangs."""
+        return hang.is_debugged(self._seen())
 
     def newest(self, gone: Mapping[int, str]) -> hang.Finding | None:
         """What was seen last, of ranks that are ended because all of them are idle."""
@@ -122,13 +128,7 @@ class Stillness:
         """What was seen twice before a rank failed, if that explains it: it waited for others, until its
         library of collectives gave up.
         """
-        if self._same < _SAME - 1 or not hang.has_recorder(self._looks):
-            return None
-        found = hang.verdict(self._seen(), gone)
-        waited = found.kind in (hang.DIFFERS, hang.CYCLE) or (
-            found.kind == hang.MISSING and rank not in found.ranks
-        )
-        return found if waited else None
+        return hang.why_given_up(self._seen(), gone, rank) if self._same >= _SAME - 1 else None
 
     def _seen(self) -> dict[int, dict[str, Any]]:
         """The newest answers, with the places of the look before where that asked for the recorders alone."""

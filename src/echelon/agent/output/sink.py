@@ -49,6 +49,7 @@ class Sink:
         self._on_empty: list[Callable[[], object]] = []
         self._torn = False  # the file ends in the middle of a line
         self._lost = False  # lines were lost, and that was told
+        self.missing: list[str] = []  # what lacks lines, as it was told
         self._again_at = 0.0  # when the next write to a full disk is worth a try
         self.on_drained: Callable[[], object] | None = None
         self.on_event: Callable[[dict[str, object]], object] | None = None  # called with every event, too
@@ -108,6 +109,8 @@ class Sink:
     def tell_missing(self, what: str, error: OSError) -> None:
         """Tell, once for each `what`, that it lacks lines from now on."""
         what = "%s lacks lines: %s" % (what, error.strerror)
+        if what not in self.missing:
+            self.missing.append(what)
         self.event("note", reason="%s; the run goes on" % what, missing=[what])
 
     def _write_event(self, event: dict[str, object]) -> int:

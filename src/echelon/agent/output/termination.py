@@ -41,8 +41,8 @@ def _summary(content: dict[str, Any]) -> bytes:
 def fit(content: dict[str, Any], limit: int = LIMIT) -> bytes:
     """The content as JSON of at most `limit` bytes.
 
-    First the tail of the cause is cut, from its beginning, then the list of other failures, then the ends of
-    long sentences.
+    First the tail of the cause is cut, from its beginning, then the list of other failures, then that of what
+    is missing, then the ends of long sentences.
     """
     content = dict(content)
     if len(_encode(content)) <= limit:
@@ -50,11 +50,11 @@ def fit(content: dict[str, Any], limit: int = LIMIT) -> bytes:
     cause = dict(content.get("cause") or {})
     if cause:
         content["cause"] = cause
-    for name, from_end in (("tail", False), ("others", True)):
-        kept = list(cause.get(name) or ())
+    for part, name, from_end in ((cause, "tail", False), (cause, "others", True), (content, "missing", True)):
+        kept = list(part.get(name) or ())
         while kept and len(_encode(content)) > limit:
             kept.pop(-1 if from_end else 0)
-            cause[name] = kept
+            part[name] = kept
     length = limit
     while len(_encode(content)) > limit and length > 16:
         length //= 2

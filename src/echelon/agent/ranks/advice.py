@@ -19,6 +19,14 @@ _OUT_OF_MEMORY = re.compile(
 )
 # What Gloo writes around its errors: the place in its source before, a guess at the cause behind.
 _GLOO = re.compile(r"\[(?:enforce fail at )?\S*/gloo/\S*\.(?:cc|h):\d+\] ?|\s*This is typically caused by .*")
+# Gloo, of a message that is longer than what its rank waits for.
+_TOO_LONG = re.compile(
+    r"(?P<kind>[\w.:]+): .*op\.preamble\.length <= op\.nbytes\. (?P<received>\d+) vs (?P<expected>\d+)"
+)
+_WATCHDOG = re.compile(
+    r"(?P<kind>[\w.:]+): .*Watchdog caught collective operation timeout:"
+    r" WorkNCCL\(SeqNum=(?P<number>\d+), OpType=(?P<name>\w+),.*Timeout\(ms\)=(?P<limit>\d+)"
+)
 _NCCL = re.compile(r"(?P<kind>[\w.]+): NCCL error in: .*NCCL version (?P<version>[\d.]+)")
 _LONG = re.compile(  # errors of which the first sentence says all
     r"(?P<first>[\w.]+: (?:Expected to have finished reduction in the prior iteration"
@@ -57,10 +65,28 @@ _HINTS: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
             None,
         ),
         (
+            r"Mismatched NCCL version",
+            "all ranks need the same version of NCCL: the same environment, or the same image",
+            "all ranks need the same version of NCCL: the same image for all workers",
+        ),
+        (
+            r"creating shared memory segment /dev/shm",
+            "shared memory (/dev/shm) is full, by which NCCL connects ranks of one machine",
+            "shared memory (/dev/shm) is full, by which NCCL connects ranks: --shm SIZE enlarges it",
+        ),
+        (
             r"ncclSystemError|ncclRemoteError|Bootstrap : no socket interface found|no socket interface",
             (
                 "NCCL found no network to its peers: NCCL_DEBUG=INFO shows which interfaces it tried,"
                 " NCCL_SOCKET_IFNAME names one"
+            ),
+            None,
+        ),
+        (
+            r"invalid device ordinal",
+            (
+                "there is no such GPU here: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) takes the"
+                " rank's own, and each rank needs one (--gpus N)"
             ),
             None,
         ),
@@ -103,7 +129,7 @@ _HINTS: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
             None,
         ),
         (
-            r"Received data size doesn't match expected size|op\.preamble\.length <= op\.nbytes",
+            r"Received data size doesn't match|op\.preamble\.length <= op|received \d+ bytes, where \d+ were",
             "ranks called the same collective with tensors of different sizes, or in another order",
             None,
         ),
@@ -151,6 +177,14 @@ def shorten(error: str, after: list[str]) -> str:
     memory = _OUT_OF_MEMORY.search(error)
     if memory:
         return _describe_memory(memory)
+    sizes, watchdog = _TOO_LONG.match(error), _WATCHDOG.match(error)
+    if sizes:
+        return "%s: received %s bytes, where %s were expected" % sizes.group("kind", "received", "expected")
+    if watchdog:
+        kind, name, number = watchdog.group("kind", "name", "number")
+        seconds = int(watchdog["limit"]) / 1000
+        what = "Watchdog caught collective operation timeout"
+        return "%s: %s: %s %s, after %g s" % (kind, what, name, number, seconds)
     long = _LONG.match(error)
     return long["first"] if long else _GLOO.sub("", error)
 

@@ -122,5 +122,17 @@ def find_start_hint(program: str, error: Exception, cwd: str, in_pod: bool) -> s
         script = "`echelon run %s` runs it with Python; " % word if program.endswith(".py") else ""
         return "%schmod +x %s lets it be executed" % (script, word)
     if getattr(error, "errno", None) == errno.ENOEXEC:
+        if _is_binary(path):
+            from echelon.agent.ranks.advice import find_advice
+
+            return find_advice("Exec format error", in_pod)
         return "its first line must name the program that runs it, as in #!/bin/sh"
     return None
+
+
+def _is_binary(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False

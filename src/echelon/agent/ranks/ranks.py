@@ -66,6 +66,7 @@ class Ranks:
         self.printed = 0.0  # when a rank last wrote anything, as time.monotonic() counts
         self.places: dict[str, str] = {}  # where ranks were that were asked before they were stopped
         self.killed: dict[str, float] = {}  # ranks that needed SIGKILL, and after how many seconds
+        self.left: dict[str, dict[str, Any]] = {}  # what ranks told before, or left at, their end
         self._began = time.monotonic()
         self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
         self.children: dict[int, Callable[[int], object]] = {}  # what to call when a process ends
@@ -81,7 +82,8 @@ class Ranks:
         self._stopping, self._generation = False, generation
         self._ladder.forget()
         self._leftovers.forget()
-        self._all, self.places, self.killed, self._began = [], {}, {}, time.monotonic()
+        self._all, self.places, self.killed, self.left = [], {}, {}, {}
+        self._began = time.monotonic()
         details = self._task.groups[self._place.group]["launch"]
         try:
             launch.write_files(self._task, self._place, roll)
@@ -143,7 +145,8 @@ class Ranks:
     ) -> None:
         """Send every rank that signal, and the harder ones to what is left: SIGKILL after `within` seconds or
         else by the task's grace. Then call `on_stopped()`. With `ask_first` Python ranks write their stacks
-        before; if that is "all", of every rank what can be found out is written.
+        before; if that is "all", of every rank what can be found out is written; if it is "look", they are
+        looked at without a trace in their output.
 
         Several callers may ask; all are called, the hardest signal counts, and the last `within`.
         """
@@ -157,7 +160,9 @@ class Ranks:
             then = partial(self._stop_after_answers, name, seconds)
             from echelon.agent.ranks.stuck import stacks
 
-            if ask_first == "all":
+            if ask_first == "look":
+                self.look("stacks", partial(self._stop_after_look, name, seconds))
+            elif ask_first == "all":
                 from echelon.agent.ranks.stuck import hanging
 
                 env = launch.with_ahead(dict(os.environ), self.ahead)
@@ -380,9 +385,7 @@ class Ranks:
 
         shell.forget(self._task, rank.number)
         if rank.looks:
-            from echelon.agent.ranks.stuck import looking
-
-            looking.forget(rank.looks)
+            self._take_what_it_left(rank)
 
         if code and hint is None:
             hint = report.find_hint(error, self._python(), self._task.control is not None)
@@ -419,6 +422,16 @@ class Ranks:
                 self.on_well(rank.number, time.monotonic() - self._began)
         self._settle_if_over()
 
+    def _take_what_it_left(self, rank: Rank) -> None:
+        from echelon.agent.ranks.stuck import dumps, looking
+
+        if rank.code:
+            left = dumps.read(rank.looks, rank.number)
+            if left is not None:
+                self.left[str(rank.number)] = left
+            dumps.keep(rank.looks, rank.number, self._task.logs)
+        looking.forget(rank.looks)
+
     def _check_launcher(self, path: str, roll: Roll) -> None:
         """Say what is known to go wrong with the launcher on this PATH."""
 
@@ -436,6 +449,11 @@ class Ranks:
         from shutil import which
 
         return which(python, path=path) or python
+
+    def _stop_after_look(self, name: str, seconds: float, looks: dict[str, dict[str, Any]]) -> None:
+        if self._stopping:
+            self.left.update(looks)
+        self._stop_after_answers(name, seconds, {})
 
     def _stop_after_answers(self, name: str, seconds: float, places: dict[str, str]) -> None:
         if self._stopping:  # else they have ended, and others were started

@@ -82,6 +82,17 @@ _CRASH = re.compile(
 _CRASH_PLACE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 # An exception that only points to the one that it was raised from.
 _INWARD = re.compile(r"See inner exception|DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
+# How a library of collectives gives up on one: a rank did not come to it, or with other sizes.
+_GAVE_UP = re.compile(
+    r"Timed out waiting \d+ms for \w+ operation|Watchdog caught collective operation timeout"
+    r"|collective operation timeout: WorkNCCL|op\.preamble\.length <= op\.nbytes"
+    r"|received \d+ bytes, where \d+ were expected|waiting for clients"
+)
+# How C++ says which exception nothing caught. Of some programs each line has a prefix.
+_TERMINATED = re.compile(
+    r"^.*terminate called after throwing an instance of '(?P<kind>[\w:]+)'\n(?:.*?what\(\): +(?P<what>.*))?",
+    re.MULTILINE,
+)
 # How Abseil, on which JAX stands, says why it aborts; the stack follows.
 _FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ [\w./-]+:\d+\] (.+)$", re.MULTILINE)
 _SIGNAL_HINTS = {
@@ -107,13 +118,13 @@ def describe_end(code: int, error: str | None, place: str | None = None) -> str:
     """
     if code < 0:
         name = signal_name(-code)
-        hint = _SIGNAL_HINTS.get(name)
-        text = "was killed by %s%s" % (name, ": " + hint if hint else "")
-        if place:
-            text = "%s, in %s" % (text, place)
         # A Python that has failed may still abort in its native threads on the way out; its first error is
         # the cause.
         reports_error = name == "SIGABRT" or name not in _SIGNAL_HINTS
+        hint = None if error and reports_error else _SIGNAL_HINTS.get(name)
+        text = "was killed by %s%s" % (name, ": " + hint if hint else "")
+        if place:
+            text = "%s, in %s" % (text, place)
         return "%s (%s)" % (text, error) if error and reports_error else text
     return "exited with code %d%s" % (code, ": " + error if error else "")
 
@@ -163,10 +174,14 @@ def find_error(stderr_tail: bytes) -> str | None:
                 break
     if found is not None:
         return advice.shorten(lines[found].strip(), lines[found + 1 :])
+    thrown = list(_TERMINATED.finditer(text))
+    if thrown:
+        what = (thrown[-1]["what"] or "").strip()
+        return advice.shorten(thrown[-1]["kind"] + (": " + what if what else ""), [])
     fatal = _FATAL.search(text) if crash else None
     if fatal:
         return fatal[1].partition(". ")[0]
-    written = [line.strip() for line in lines if line.strip()]
+    written = [line.strip() for line in lines if line.strip() and not line.startswith("frame #")]
     return advice.shorten(written[-1], []) if written else None
 
 
@@ -266,6 +281,7 @@ def make_end(
         "at": at,
         "summary": "rank %d %s" % (rank, describe_end(code, error, place)),
         "consequence": is_consequence(code, error),
+        "gave_up": bool(error and _GAVE_UP.search(error)),
     }
 
 

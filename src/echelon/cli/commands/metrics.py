@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +14,7 @@ from echelon.model.tracking import TRACKERS
 
 if TYPE_CHECKING:
     from echelon.handle import Run
+    from echelon.metrics.series import Key
     from echelon.model.output.metric import Metric
 
 _MOST_CHARTS = 12
@@ -54,7 +55,7 @@ def metrics(
 
     The table has one line for a metric, with figures of the lowest rank that has it; csv, json and yaml have
     every value. Of a notebook's pipeline, PART is the step that has measured it, and --plot draws one curve
-    for each.
+    for each; of a sweep, the trial, and --plot draws the best value so far, too.
 
     \b
     Examples:
@@ -203,12 +204,11 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     for run in runs:
         for start in run.later_starts():
             starts.setdefault((run.name, start.part), []).append(start.at)
+    best = _plot_best(runs, chosen, width)
     restarted = False
     for name, keys in list(charts.items())[:_MOST_CHARTS]:
-        labels = [" ".join(filter(None, (key.run, key.part, key.source))) for key in keys]
-        axis, drawn = curves(
-            [(one_line(label), points[key]) for label, key in zip(labels, keys, strict=True)]
-        )
+        labels, marks = _legend(keys, best)
+        axis, drawn = curves([(label, points[key]) for label, key in zip(labels, keys, strict=True)])
         alone = f" ({labels[0]})" if len(keys) == 1 else ""
         again = [
             x
@@ -216,7 +216,7 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
             for x in begins(points[key], curve, starts.get((key.run, key.part or ""), ()))
         ]
         restarted = restarted or bool(again)
-        for line in draw(one_line(name + alone), axis, drawn, width, again):
+        for line in draw(one_line(name + alone), axis, drawn, width, again, marks):
             say(line)
         say()
     if restarted:
@@ -228,6 +228,49 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     several = {(key.run, key.part) for key, ranks in first_ranks(points).items() if len(ranks) > 1}
     if several:
         render.notice("curves are of the lowest rank; --rank N draws another's")
+
+
+def _plot_best(runs: Sequence[Run], chosen: _Chosen, width: int) -> dict[str, str]:
+    """Draw how the best value of each sweep has become better; returns the best trials of the sweeps."""
+    from echelon.cli.printing.plot import draw
+    from echelon.cli.printing.say import say
+    from echelon.cli.printing.words import one_line
+    from echelon.metrics.series import Curve
+    from echelon.model.trials import best_of, best_so_far
+
+    found = {}
+    for run in runs:
+        status = run.status(progress=False) if run.has_steps else None
+        if status is None or status.objective is None:
+            continue
+        values, best = best_so_far(status.steps, status.objective), best_of(status.steps, status.objective)
+        if best is not None:
+            found[run.name] = best.name
+        if len(values) > 1 and (not chosen.names or status.objective.metric in chosen.names):
+            title = f"best {status.objective.metric} so far ({run.name})"
+            curve = Curve("", [float(number) for number in range(1, len(values) + 1)], values)
+            for line in draw(one_line(title), "trials that have ended", [curve], width):
+                say(line)
+            say()
+    return found
+
+
+def _legend(keys: Sequence[Key], best: Mapping[str, str]) -> tuple[list[str], Sequence[str]]:
+    """What each curve is called, and its mark. Where there are more curves than marks, and they are those of
+    trials, the best one is told from the others.
+    """
+    from echelon.cli.printing.plot import MARKS, REST
+    from echelon.cli.printing.words import one_line
+
+    labels = [one_line(" ".join(filter(None, (key.run, key.part, key.source)))) for key in keys]
+    if len(keys) <= len(MARKS) or not all(key.run in best for key in keys):
+        return labels, MARKS
+    are_best = [key.part == best[key.run] for key in keys]
+    rest = f"{are_best.count(False)} other trials"
+    return (
+        [f"{label}, the best" if is_best else rest for label, is_best in zip(labels, are_best, strict=True)],
+        [MARKS[0] if is_best else REST for is_best in are_best],
+    )
 
 
 def _say_none(runs: Sequence[Run]) -> None:

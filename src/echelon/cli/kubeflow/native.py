@@ -61,6 +61,8 @@ def run_native(
             raise run_exists(address, replaceable=False)
     except EchelonError:
         objects.take_back(beside, done)
+        if any(each.done != "kept" for each in done):
+            render.notice("what was created and replaced of the files is undone")
         raise
     objects.check_taken_up(manifest.document, beside, done)
     watched = choose_engine(CLUSTER, context=settings.context, namespace=settings.namespace, watched=True)

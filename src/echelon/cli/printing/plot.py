@@ -8,16 +8,22 @@ from echelon.metrics.scale import bounded, number, value_range
 from echelon.metrics.series import Curve
 
 MARKS = "*o+x#@%&"
+REST = "."  # of curves that are too many to tell one from the other
 RESTART = "^"
 _HEIGHT = 14
 _NARROWEST = 20  # columns of the field
 
 
 def draw(
-    title: str, axis: str, curves: Sequence[Curve], width: int, restarts: Sequence[float] = ()
+    title: str,
+    axis: str,
+    curves: Sequence[Curve],
+    width: int,
+    restarts: Sequence[float] = (),
+    marks: Sequence[str] = MARKS,
 ) -> list[str]:
-    """The lines of one chart; each curve has a mark of its own, and a legend if there are several. Where the
-    run was started again, the axis has a mark.
+    """The lines of one chart; each curve has a mark of its own, and a legend if there are several: curves of
+    the same label and mark are one there. Where the run was started again, the axis has a mark.
     """
     curves = [Curve(curve.label, bounded(curve.xs), bounded(curve.ys)) for curve in curves]
     xs = [x for curve in curves for x in curve.xs]
@@ -31,7 +37,7 @@ def draw(
     columns = max(_NARROWEST, width - margin - 3)
     field: list[list[str]] = [[""] * columns for _ in range(_HEIGHT)]
     for at, curve in enumerate(curves):
-        mark = MARKS[at % len(MARKS)]
+        mark = marks[at % len(marks)]
         for column, value in _columns(curve, left, right, columns).items():
             row = round((high - value) / (high - low) * (_HEIGHT - 1))
             field[min(max(row, 0), _HEIGHT - 1)][column] += mark
@@ -49,9 +55,8 @@ def draw(
     middle = axis.center(max(len(axis), columns - len(begin) - len(end)))
     lines.append(f"{'':>{margin}}  {begin}{middle}{end}".rstrip())
     if len(curves) > 1:
-        lines += [
-            f"{'':>{margin}}  {MARKS[at % len(MARKS)]} {curve.label}" for at, curve in enumerate(curves)
-        ]
+        legend = [f"{marks[at % len(marks)]} {curve.label}" for at, curve in enumerate(curves)]
+        lines += [f"{'':>{margin}}  {each}" for each in dict.fromkeys(legend)]
     return lines
 
 

@@ -26,7 +26,7 @@ from echelon.model.job import Job, asks_for_gpus, workers_asked
 from echelon.model.plan import Plan
 from echelon.model.resources import format_memory
 from echelon.model.run import describe_command
-from echelon.model.status import RunSummary, Status
+from echelon.model.status import WITHOUT_INITIALIZERS, RunSummary, Status
 from echelon.model.world import rank_count, worker_count
 from echelon.preparation.prepare import Prepared
 
@@ -165,8 +165,7 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
     _failed_steps(status)
     if status.state == "succeeded":
         where = status.reason or _whereabouts(status)
-        without = " without its initializers" if status.not_downloaded else ""
-        notice(f"{style('succeeded', fg='green')}{without} in {took}; {where}")
+        notice(f"{style('succeeded', fg='green')}{_without(status)} in {took}; {where}")
         _tell_not_downloaded(status)
         return
     notice(f"{state(status.state)} after {took}: {one_line(status.reason or '')}")
@@ -219,6 +218,10 @@ def outcome(status: Status, format_: str, advice: str | None = None) -> None:
         notice(f"`echelon status {status.name}` shows its last lines")
 
 
+def _without(status: Status) -> str:
+    return f" {WITHOUT_INITIALIZERS}" if status.not_downloaded and status.state == "succeeded" else ""
+
+
 def _tell_not_downloaded(status: Status) -> None:
     """A run without its initializers may have trained on something else, or on nothing."""
     if status.not_downloaded:
@@ -244,7 +247,7 @@ def outcomes(found: Sequence[Status], format_: str) -> None:
         return
     for status in found:
         reason = f": {one_line(status.reason)}" if status.reason else ""
-        say(f"{status.name} {state(status.state)}{reason}")
+        say(f"{status.name} {state(status.state)}{_without(status)}{reason}")
 
 
 def names(found: Sequence[str], format_: str) -> None:

@@ -15,7 +15,7 @@ from echelon.model.output.progress import words
 from echelon.model.program import DONE
 from echelon.model.run import parse_uri
 from echelon.model.status import Status
-from echelon.model.trials import by_objective, state_of, steps_as_csv, words_of_best
+from echelon.model.trials import by_objective, short, state_of, steps_as_csv, words_of_best
 
 _MOST_MISSING = 8  # workers of whose results it is told what is missing
 
@@ -147,7 +147,7 @@ def _show_trials(found: Status, now: float) -> None:
     rows = [
         (
             step.name,
-            *(step.params.get(name, "") for name in names),
+            *(short(step.params.get(name, "")) for name in names),
             *("-" if step.value is None else f"{step.value:.6g}" for _ in metric),
             state(state_of(step)),
             "-" if step.started is None else duration((step.ended or now) - step.started),

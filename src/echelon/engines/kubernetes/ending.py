@@ -24,6 +24,7 @@ from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.state import whole, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
+from echelon.model.event import Event
 from echelon.model.grace import grace_in_pods
 from echelon.model.run import RunRef, StopSignal
 
@@ -158,24 +159,23 @@ def _tell_left(ref: RunRef, removed: objects.Removed, tell: Callable[[str], obje
 
 def clear_run(api: Api, submissions: Submissions, view: View) -> None:
     """Delete what a run that has ended has beside its record and its volume. Until the record is written anew
-    the run has ended as before, so that a resumption can be cut off here and repeated.
+    the run has ended as before, so that a resumption can be cut off here and repeated: what its Jobs say is
+    kept, and the record goes with them no more.
     """
-    _check_over(api, view)
-    check_fetched(api, submissions, view.stored)
-    name = view.stored.run.ref.name
-    api.patch("ConfigMap", name, record.tied([]), uid=view.stored.uid)  # or it would go with its Jobs
-    workload.free(api, view.stored)
-    mine = record.identity(view.stored)
-    objects.remove(api, mine, claim="keep", keep_record=True, dialect=view.stored.dialect)
+    stored = view.stored
+    end = _check_over(api, view)
+    check_fetched(api, submissions, stored)
+    kept = record.finished(end, plan=stored.run.plan) if end is not None else {}
+    api.patch("ConfigMap", stored.run.ref.name, kept | record.tied([]), uid=stored.uid)
+    workload.free(api, stored)
+    objects.remove(api, record.identity(stored), claim="keep", keep_record=True, dialect=stored.dialect)
 
 
-def _check_over(api: Api, view: View) -> None:
-    """Raise StateTrouble if the run goes on."""
+def _check_over(api: Api, view: View) -> Event | None:
+    """How the run has ended; None if it never began. Raises StateTrouble if it goes on."""
     stored, name = view.stored, view.stored.run.ref.name
-    phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
-    if phase == "started":
-        goes_on = examine(api, view).end is None
-    else:
-        goes_on = stored.stop is None and phase in ("queued", "starting")
-    if goes_on:
+    begun = stored.may_have_run or stored.stop is not None
+    end = examine(api, view).end if begun else None
+    if (stored.may_have_run and end is None) or record.is_queued(stored):
         raise StateTrouble(f"run {name!r} has not ended", hint=f"`echelon stop {name}` first")
+    return end

@@ -131,7 +131,7 @@ class KubernetesEngine(Submitting):
         finally:
             if wanted is not None and wanted.tender.held:  # no caller knows that it was taken in here
                 wanted.tender.release()
-        stored = views.find_record(self.api, mine)
+        stored = views.find_alone(self.api, mine)
         if stored is not None and self._submissions.fetched(stored.uid, stored.run.created) is not None:
             forget_complete(self._home_of(stored) / "logs")
             if stored.end is not None and stored.end.outcome == "succeeded":
@@ -144,7 +144,7 @@ class KubernetesEngine(Submitting):
         from echelon.engines.kubernetes.upkeep.tend import Tender
 
         mine = self._ref(ref.name)
-        uid = views.read_record(self.api, mine).uid
+        uid = views.read_alone(self.api, mine).uid
         if take_over is None and self._submissions.results_of(uid) is None:
             return None
         found = Tender(self.api, mine)

@@ -48,15 +48,15 @@ NODES = "echelon.dev/nodes"  # on Jobs: a JSON list, the node of each of its wor
 ASKED = "echelon.dev/asked"  # on the Job of a notebook server: a digest of what it was made for
 OMITTED = "echelon.dev/omitted"  # in a dry run: what an object holds that is not shown
 
-# Annotations of a run whose Jobs exist before it is admitted (`held`). All but the task are on its first Job.
+# What the Jobs of a run say of its admission (`ledger`). All but the task are on the first one.
 PLAN = "echelon.dev/plan"  # the plan that the Jobs have, or would start with
 AGENTS_TASK = "echelon.dev/task"  # on pods: what their agents read, as a file
 CREATED = "echelon.dev/created"  # when the run was recorded; on pods that a Job in between makes, too
 PRIORITY = "echelon.dev/priority"
 WAITS = "echelon.dev/queued"  # a JSON list: why admission failed so far, and when
 TRIED = "echelon.dev/tended"  # when admission was last tried
-ADMITTED = "echelon.dev/admitted"  # when the Jobs were started
-WHOLE = "echelon.dev/whole"  # when all pods of the gang were first seen on nodes
+ADMITTED = "echelon.dev/admitted"  # when the run was admitted
+WHOLE = "echelon.dev/whole"  # when all pods of the gang had nodes, or were left to the scheduler
 IN_KUEUE = "echelon.dev/kueue-queue"  # the queue of Kueue's that admits the run, which is in none of ours
 WITHDRAWN = "echelon.dev/withdrawn"  # {"at", "reason", "outcome"}: it ended before it was admitted
 

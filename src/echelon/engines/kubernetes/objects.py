@@ -132,20 +132,17 @@ def _taken(found: Object, standing: Standing) -> Refused:
 
 
 def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> Object | None:
-    """Mark the run as started, and let its record go when its Jobs go; before that, make its keeper, so that
-    a run whose record is tied has all that it was to have. Returns the record, if it was changed.
+    """Let a run's record go when its first Job goes, and with it the others, which belong to the record;
+    before that, make its keeper, so that a run whose record is tied has all that it was to have. Returns the
+    record, if it was changed.
 
     A record that is gone was removed while the run was being started: its Jobs go too."""
-    if stored.held:  # its other Jobs go with the record
-        jobs = [job for job in jobs if job["metadata"]["name"] == stored.run.ref.name]
-    wanted = [owner_reference(job) for job in jobs]
-    tied = stored.started or stored.held
-    if not wanted or (tied and {each["uid"] for each in wanted} <= stored.owners):
+    first = [job for job in jobs if job["metadata"]["name"] == stored.run.ref.name]
+    if not first or {job["metadata"]["uid"] for job in first} <= stored.owners:
         return None
-    _make_keeper(api, stored, jobs)
+    _make_keeper(api, stored, first[0])
     try:
-        at = round(time.time(), 3)
-        change = record.tied(wanted) if stored.held else record.started(wanted, at=at)
+        change = record.tied([owner_reference(job) for job in first])
         return api.patch("ConfigMap", stored.run.ref.name, change, uid=stored.uid)
     except NotThere:
         for job in jobs:
@@ -153,22 +150,18 @@ def tie_record(api: Api, stored: Stored, jobs: Sequence[Object]) -> Object | Non
         raise
 
 
-def _make_keeper(api: Api, stored: Stored, jobs: Sequence[Object]) -> None:
-    """Make the run's keeper, if it is to have one. It is optional: without the room or the right for it, or
-    where its name is taken, results stay with the workers as they would without one.
+def _make_keeper(api: Api, stored: Stored, first: Object) -> None:
+    """Make the run's keeper, if it is to have one; it waits with the Jobs. It is optional: without the room
+    or the right for it, or where its name is taken, results stay with the workers as they would without one.
     """
-    plan = stored.run.plan
-    if plan is None or not jobs or stored.stop is not None or stored.held:
+    if stored.shape is None or stored.stop is not None:
         return
-    made = keeper_object(stored.run, plan, stored.shipped, security_level=level_of(jobs[0]))
+    made = keeper_object(
+        stored.run, stored.shape, stored.shipped, security_level=level_of(first), waits=not stored.started
+    )
     if made is None:
         return
-    create_keeper(api, made, record_of(stored))
-
-
-def create_keeper(api: Api, made: Object, owner: Object) -> None:
-    """Create a run's keeper, which goes with its record, if that can be."""
-    made["metadata"]["ownerReferences"] = [owner_reference(owner)]
+    made["metadata"]["ownerReferences"] = [owner_reference(record_of(stored))]
     with suppress(AlreadyThere, Denied, Refused):
         api.create(made)
 
@@ -208,14 +201,16 @@ def _delete_own(api: Api, named: Iterable[tuple[str, str]], run: Identity) -> li
     return left
 
 
-def create_jobs(api: Api, started: Started, stored: Stored) -> list[Object]:
-    """Make the Jobs of a run, after what they are made from, which goes with the record."""
+def create_first(api: Api, started: Started, stored: Stored) -> Object:
+    """Make the first Job of a run, after what it is made from, which goes with the record. All others go with
+    the record, too, and the record goes with this one.
+    """
     for each in started.beside:
         create(api, each, record_of(stored))
     deadline = time.monotonic() + _SEEN
     while True:
         try:
-            return [create(api, job, made_for=stored.uid) for job in started.jobs]
+            return create(api, started.jobs[0], made_for=stored.uid)
         except Refused:  # perhaps by a webhook of a controller that has not seen the rest yet
             if not started.beside or time.monotonic() > deadline:
                 raise

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.abilities.ports import PodPorts
     from echelon.engines.kubernetes.abilities.samples import PodSampling
     from echelon.engines.kubernetes.abilities.shell import PodShell
+    from echelon.engines.kubernetes.abilities.shipped import ShippedRuns
     from echelon.engines.kubernetes.client.api import Api
     from echelon.engines.kubernetes.files.sent_code import SentCode
     from echelon.engines.kubernetes.notebook.servers import PodNotebooks
@@ -57,6 +58,13 @@ class Offers:
         from echelon.engines.kubernetes.files.sent_code import SentCode
 
         return SentCode(lambda: self.api, self._submissions)
+
+    @cached_property
+    def shipping(self) -> ShippedRuns:
+        """What was shipped for runs."""
+        from echelon.engines.kubernetes.abilities.shipped import ShippedRuns
+
+        return ShippedRuns(lambda: self.api, self._submissions)
 
     @cached_property
     def volumes(self) -> cluster.ClusterVolumes:

@@ -19,9 +19,9 @@ from echelon.engines import reservation
 from echelon.engines.base import Taken, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
 from echelon.engines.kept_agent import keep_agent, shipped_agent
-from echelon.engines.kubernetes import names, objects, record
+from echelon.engines.kubernetes import objects, record
 from echelon.engines.kubernetes.client import identity
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
 from echelon.engines.kubernetes.client.beside import beside, together
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.files.results import whereabouts
@@ -30,14 +30,14 @@ from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
-from echelon.engines.kubernetes.prerequisites import controllers, namespace, outputs, pod_security
+from echelon.engines.kubernetes.prerequisites import namespace, outputs, pod_security
 from echelon.engines.kubernetes.prerequisites.asked import Asked
-from echelon.engines.kubernetes.queue import scaling, starting
+from echelon.engines.kubernetes.queue import making, scaling
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.image import image_note
 from echelon.engines.kubernetes.render.payload import Payload, load, weigh
-from echelon.engines.kubernetes.render.pod import RESTRICTED, to_toleration
+from echelon.engines.kubernetes.render.pod import to_toleration
 from echelon.engines.kubernetes.state import whole
 from echelon.engines.kubernetes.taking_up import take_up
 from echelon.engines.machine import Submissions
@@ -127,11 +127,12 @@ class Submitting(Offers):
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
         on_rights = None if self._may_execute(job) else whereabouts.note_on_rights(job)
-        return tuple(filter(None, (image_note(job), on_rights, whereabouts.note_on_restarts(job))))
+        on_restarts, on_output = whereabouts.note_on_restarts(job), outputs.note_on_output(self.api, job)
+        return tuple(filter(None, (image_note(job), on_rights, on_restarts, on_output)))
 
     def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
         """Make the record, and all that does not depend on where the run will be; with `held`, the Jobs too,
-        suspended.
+        which wait.
         """
         job = self._as_it_can_be(job)
         secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
@@ -140,7 +141,7 @@ class Submitting(Offers):
         folder = results_folder(job)
         known, made = None if self._was_free(ref.name) else views.find_object(self.api, ref.name), False
         if known is not None:
-            if not take_up(self.api, views.look(self.api, ref), job, weigh(payload), held=held is not None):
+            if not take_up(self.api, views.look(self.api, ref), job, weigh(payload)):
                 raise run_exists(job.name, resume=job.resume)
             known = views.find_object(self.api, ref.name)
         if known is None:
@@ -149,7 +150,7 @@ class Submitting(Offers):
                 ref=replace(ref, context=None), job=job, created=_now(), owner=who() or user, user=user
             )
             owner = as_owner(run, self.api.access.context)
-            new = record.new(run, weigh(payload), held=held is not None)
+            new = record.new(run, weigh(payload))
             try:
                 with reserve_results(folder, owner, resume=job.resume):
                     known = objects.create_record(self.api, new)
@@ -165,7 +166,9 @@ class Submitting(Offers):
         try:
             outputs.check_output(self.api, job, ref, known)
             noted = beside(lambda: self._note(stored.uid, folder, bundle))  # it waits for the disk
-            self._ship(known, stored, bundle, payload, secrets, held)
+            self._ship(known, stored, bundle, payload, secrets)
+            if held is not None:
+                self._hold(stored, held)
             noted()
         except BaseException:  # a quota, Ctrl-C: nothing is left behind
             reservation.forget(folder, as_owner(stored.run, self.api.access.context))
@@ -189,7 +192,6 @@ class Submitting(Offers):
         bundle: Bundle | None,
         payload: Payload,
         secrets: Mapping[str, str],
-        held: Plan | None,
     ) -> None:
         """Make what goes with a record, in any order; what is there already stays as it is."""
         job, gang = stored.run.job, uuid.uuid4().hex + uuid.uuid4().hex
@@ -205,10 +207,11 @@ class Submitting(Offers):
                 objects.create(self.api, obj, known, whole=False)
 
         together(*(partial(make, kind) for kind in dict.fromkeys(obj["kind"] for obj in made)))
-        if held is not None:
-            from echelon.engines.kubernetes.queue import admitting
 
-            admitting.hold(self.api, stored, known, held, self._size_for(held))
+    def _hold(self, stored: Stored, plan: Plan) -> None:
+        from echelon.engines.kubernetes.queue import admitting
+
+        admitting.hold(self.api, stored, plan, self._size_for(plan))
 
     def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:
         """Remove the objects of the run, and write its record anew, in place: it is there at every moment.
@@ -222,8 +225,8 @@ class Submitting(Offers):
         ref = self._ref(ref.name)
         view = views.look(self.api, ref)
         stored = view.stored
-        phase = record.phase_of(stored, has_jobs=bool(view.jobs), now=time.time())
-        ended = phase in ("started", "queued") or stored.stop is not None  # or another call was cut off
+        # Else it was made anew by a call that was cut off.
+        ended = stored.may_have_run or record.is_queued(stored) or bool(stored.stop or stored.end)
         kept = self._submissions.code_of(stored.uid)
         bundle = resumable_code(stored, self._home_of(stored), kept, began=ended)
         # Where results belong on this machine is not the record's.
@@ -240,82 +243,47 @@ class Submitting(Offers):
             self._submissions.forget_fetched(stored.uid)
             if self._submissions.results_of(stored.uid) is not None:
                 reserve_results(home, owner, resume=True).close()
-            made = record.new(run, weigh(payload), held=held is not None)
+            made = record.new(run, weigh(payload))
             change = record.renewed(views.get_object(self.api, ref), made)
             known = self.api.patch("ConfigMap", ref.name, change)
         else:
             known = views.get_object(self.api, ref)
-        self._ship(known, record.read(known, ref), bundle, payload, secrets, held)
+        stored = record.read(known, ref)
+        self._ship(known, stored, bundle, payload, secrets)
+        if held is not None:
+            self._hold(stored, held)
 
     def queue(self, ref: RunRef, reason: str) -> None:
-        """Write down why the run must wait."""
-        stored = views.read_record(self.api, self._ref(ref.name))
-        if stored.held:
-            from echelon.engines.kubernetes.queue import admitting
+        """Write down why the run must wait, with its Jobs."""
+        from echelon.engines.kubernetes.queue import admitting
 
-            admitting.queue(self.api, stored.run.ref, reason)
-        elif not stored.started and stored.stop is None:  # one with a plan, whose start was refused, waits on
-            self.api.patch("ConfigMap", ref.name, record.queued(stored, reason, at=_now()), uid=stored.uid)
+        admitting.queue(self.api, self._ref(ref.name), reason)
 
     def start(self, ref: RunRef, plan: Plan) -> None:
-        """Write the plan down and make the Jobs; or start those that wait."""
+        """Make the Jobs with this plan; or start those that wait."""
         self._starting = ref.name
-        self._start(ref, plan)
+        self._start(self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False), plan)
         self._starting = ""
         keep_agent()
 
-    def _start(self, ref: RunRef, plan: Plan) -> None:
-        view = self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False)
-        stored, jobs = view.stored, view.jobs
-        if stored.held:
-            self._start_held(stored, plan)
-            return
-        half = whole.is_half_made(stored, jobs)
-        if stored.stop is not None or (jobs and stored.run.plan is not None and not half):
-            objects.tie_record(self.api, stored, jobs)
-            return
-        phase = record.phase_of(stored, has_jobs=bool(jobs), now=time.time())
-        if stored.run.plan is not None and (phase == "starting" or (jobs and half)):
-            # Of a client that is starting it at this moment, and both do the same; or that was cut off.
-            plan = stored.run.plan
+    def _start(self, view: View, plan: Plan) -> None:
+        stored, ref = view.stored, view.stored.run.ref
+        if stored.started or stored.stop is not None:
+            if stored.stop is None and whole.is_half_made(stored, view.jobs):
+                making.complete(self.api, stored, view.jobs)  # of a client that does the same, or was cut off
+            else:
+                objects.tie_record(self.api, stored, view.jobs or view.waiting)
+        elif view.waiting:
+            from echelon.engines.kubernetes.queue import admitting, workload
+
+            if workload.is_in(stored):
+                admitting.start_in_kueue(self.api, stored, plan)
+            else:
+                admitting.start(self.api, ref, plan, lambda: self._check_taken(ref, plan))
         else:
             self._check_taken(ref, plan)
-        level, dialect = self._security_level(), dialects.named(stored.dialect)
-        rendered = manifests.started_objects(
-            stored.run,
-            plan,
-            stored.shipped,
-            dialect,
-            security_level=level or "",
-            variables=self._size_for(plan),
-        )
-        change = record.admitted(plan, rendered.task, at=_now(), version=stored.version)
-        try:
-            stored = record.read(self.api.patch("ConfigMap", ref.name, change), stored.run.ref)
-        except (Conflict, NotThere):  # another client has written meanwhile: a plan, a stop; or removed it
-            self._start(ref, plan)
-            return
-        for claim in rendered.claims:
-            objects.create(self.api, claim, made_for=stored.uid)
-        made = starting.make(self.api, stored, rendered)
-        selector = names.selector(ref.name, names.WORKER)
-        if level is None and pod_security.refuses(self.api, made, selector):
-            objects.delete_jobs(self.api, made, stored, rendered.beside)
-            rendered = manifests.started_objects(
-                stored.run, plan, stored.shipped, dialect, security_level=RESTRICTED
-            )
-            made = starting.make(self.api, stored, rendered)
-        controllers.check_taken_up(self.api, made)
-        starting.finish(self.api, stored, made)
-
-    def _start_held(self, stored: Stored, plan: Plan) -> None:
-        from echelon.engines.kubernetes.queue import admitting, workload
-
-        if workload.is_in(stored):
-            admitting.start_in_kueue(self.api, stored, plan)
-        else:
-            ref = stored.run.ref
-            admitting.start(self.api, ref, plan, lambda: self._check_taken(ref, plan))
+            level, variables = self._security_level(), self._size_for(plan)
+            making.start(self.api, stored, plan, level=level, variables=variables)
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
         """What would run where, and what it gets, on a page."""

@@ -29,9 +29,9 @@ from echelon.engines.local.reopening import reopen
 from echelon.engines.local.supervision import end_of, never_ran, nothing_comes, settle, spawn_supervisor
 from echelon.engines.local.task import write_task
 from echelon.engines.reservation import Hold, Owner
-from echelon.engines.results import copy_result, recent_lines, reserve_results, results_folder
+from echelon.engines.results import check_kept, copy_result, recent_lines, reserve_results, results_folder
 from echelon.engines.terminal_size import size_for
-from echelon.errors import ResultsIncomplete, StateTrouble
+from echelon.errors import StateTrouble
 from echelon.model.copy import LeftOut
 from echelon.model.engine.cluster import Cluster
 from echelon.model.engine.traits import Traits, Where
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from echelon.engines.local.programs import LocalPrograms
     from echelon.engines.local.samples import LocalSampling
     from echelon.engines.local.shell import LocalShell
+    from echelon.engines.local.shipping import LocalShipping
     from echelon.engines.local.usage import LocalMeter
 
 _COMPACTION = 60.0  # seconds that a supervisor may take to its end if much output is to be compressed
@@ -86,6 +87,13 @@ class LocalEngine:
         from echelon.engines.local.programs import LocalPrograms
 
         return LocalPrograms(self.store)
+
+    @property
+    def shipping(self) -> LocalShipping:
+        """What was shipped for runs."""
+        from echelon.engines.local.shipping import LocalShipping
+
+        return LocalShipping(self.store)
 
     @property
     def checkup(self) -> LocalCheckup:
@@ -344,17 +352,9 @@ class LocalEngine:
         folder = self.store.dir(ref.name)
         with contextlib.suppress(RunDamaged):  # who reads the run says so
             settle(folder)
-            self._check_complete(ref, folder)
+            hint = "free some space, or choose another disk: --results, or ECHELON_HOME for the state"
+            check_kept(ref.name, store.read_final(folder), hint)
         return ()
-
-    def _check_complete(self, ref: RunRef, folder: RunDir) -> None:
-        """Raise ResultsIncomplete for lines that could not be written down."""
-        final = store.read_final(folder)
-        if final is not None and final.missing:
-            raise ResultsIncomplete(
-                f"the output of run {ref.name!r} was not all kept: {'; '.join(final.missing)}",
-                hint="free some space, or choose another disk: --results, or ECHELON_HOME for the state",
-            )
 
     def tender(self, ref: RunRef, *, take_over: TakeOver | None = None) -> None:
         """Nothing: runs here are looked after."""

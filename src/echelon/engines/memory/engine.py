@@ -60,7 +60,7 @@ class MemoryEngine:
     where = Where()
     traits = Traits(place="the memory engine")
     shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
-    notebooks = programs = None
+    notebooks = programs = shipping = None
 
     def __init__(
         self,

@@ -35,6 +35,12 @@ _DRAWS = re.compile(
     r".*\b(shuffle|sample|choice|permutation|fit|train_test_split|random_split|normal_|uniform_|"
     r"Linear|Conv\w+|Embedding|LSTM|GRU|DataLoader|Dropout|Dense)"
 )
+# What another process makes otherwise: the prelude runs in every step.
+_MOMENT = re.compile(
+    r"time\.(time|time_ns|monotonic|perf_counter|strftime|ctime|localtime|gmtime)|"
+    r"(datetime\.)?(datetime|date)\.(now|utcnow|today)|(pd|pandas)\.Timestamp\.(now|today)|"
+    r"(uuid\.)?uuid[14]|os\.(getpid|urandom)|secrets\.token_\w+|tempfile\.(mkdtemp|mkstemp|mktemp)"
+)
 _PURE = frozenset(dir(builtins)) - {"print", "open", "input", "next", "exec", "eval", "setattr", "iter", "id"}
 
 
@@ -44,6 +50,8 @@ def find_differences(gathered: Gathered, before: Mapping[str, frozenset[str]]) -
     return [
         *_of_ipython(codes),
         *_of_caches(gathered),
+        *_of_moments(gathered),
+        *_of_tables(gathered),
         *_of_what_stays(gathered, before),
         *_of_unordered(gathered, before),
     ]
@@ -79,6 +87,67 @@ def _of_caches(gathered: Gathered) -> Iterator[str]:
                     f"cell {code.cell}: each step has a cache of its own for {node.name}, and calls the "
                     "function again for what an earlier step has cached"
                 )
+
+
+def _of_moments(gathered: Gathered) -> Iterator[str]:
+    """Values that the prelude makes of the time, or of what one process has, and that several steps use."""
+    used = [_names_read(step.cells) for step in gathered.steps]
+    for code in gathered.prelude:
+        for node in _tree(code).body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            called = [ast.unparse(each.func) for each in ast.walk(node.value) if isinstance(each, ast.Call)]
+            of = next(filter(_MOMENT.fullmatch, called), None)
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [each.id for part in targets for each in ast.walk(part) if isinstance(each, ast.Name)]
+            for name in names if of is not None else ():
+                if sum(name in each for each in used) > 1:
+                    yield (
+                        f"cell {code.cell}: each step makes {name!r} anew, so that {of} gives it another "
+                        "value there (made in a step, it is handed on)"
+                    )
+
+
+def _of_tables(gathered: Gathered) -> Iterator[str]:
+    """Arrays that are a pandas table's own memory where they are made, and a copy of it in a later step that
+    changes the one and reads the other.
+    """
+    for number, step in enumerate(gathered.steps):
+        for code in step.cells:
+            for node in _tree(code).body:
+                if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+                    continue
+                taken = ast.unparse(node.value).removesuffix("()")
+                array, table = node.targets[0].id, taken.partition(".")[0].partition("[")[0]
+                if not taken.endswith((".values", ".to_numpy")) or not table.isidentifier():
+                    continue
+                for later in gathered.steps[number + 1 :]:
+                    read, changed = _names_read(later.cells), _names_changed(later.cells)
+                    if {array, table} <= read | changed and changed & {array, table}:
+                        yield (
+                            f"cell {code.cell}: {array!r} may share the memory of {table!r}, and in step "
+                            f"{later.name!r}, which changes one of them, it is a copy"
+                        )
+                        break
+
+
+def _names_changed(codes: Sequence[Code]) -> set[str]:
+    """Names of what is changed in place: `x[0] = 1`, `x.loc[0] += 1`."""
+    return {
+        re.split(r"[.\[(]", ast.unparse(node.value))[0]
+        for code in codes
+        for node in ast.walk(_tree(code))
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
+    }
+
+
+def _names_read(codes: Sequence[Code]) -> set[str]:
+    return {
+        node.id
+        for code in codes
+        for node in ast.walk(_tree(code))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
 
 
 def _is_cache(decorator: ast.expr) -> bool:

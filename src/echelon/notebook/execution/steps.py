@@ -56,6 +56,10 @@ class NotebookSteps:
             return sum(each.size.workers for each in together) <= most
         return self._place.has_room(together)
 
+    def begins(self, step: Step) -> Step:
+        """All is known of it."""
+        return step
+
     def prepare(self, step: Step) -> Submission | Step:
         """The step as a job, unless an earlier run's result can be taken over."""
         own = self._steps[step.name]

@@ -44,7 +44,7 @@ function useDark() {
   return dark;
 }
 
-function Chart({ chart, over }) {
+export function Chart({ chart, over }) {
   const dark = useDark();
   const place = useRef(null);
   const drawn = useRef(null);

@@ -2,6 +2,7 @@
 
 import { html, render, useEffect, useState } from "/static/preact.js";
 import { enter, get } from "/static/server.js";
+import { Compare } from "/static/compare.js";
 import { Cluster } from "/static/cluster.js";
 import { Run } from "/static/run.js";
 import { Runs } from "/static/runs.js";
@@ -9,6 +10,8 @@ import { Missing, Trouble, setPlace } from "/static/parts.js";
 
 // What a fragment names: people cut, mend and mistype addresses. A pipeline is a run; older addresses call it one.
 function read(hash) {
+  const several = /^#\/compare\/([\w.,-]{1,2000})$/.exec(hash);
+  if (several) return { kind: "compare", names: several[1].split(",").filter(Boolean) };
   const [, kind, coded] = /^#\/(run|pipeline)\/(.*)$/s.exec(hash) || [];
   if (!kind) return { kind: { "#/cluster": "cluster", "#/": "runs", "#": "runs", "": "runs" }[hash] || "nothing" };
   try {
@@ -25,7 +28,7 @@ function Page({ about }) {
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
-  const { kind, name } = read(hash);
+  const { kind, name, names } = read(hash);
   const current = (page) => kind === page ? "page" : page === "runs" && name !== undefined ? "true" : undefined;
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>To the content</a>
@@ -35,6 +38,7 @@ function Page({ about }) {
       <span class="place">${placed(about)}${about.read_only ? ", only to look" : ""}</span></header>
     <main tabindex="-1">${kind === "nothing" ? html`<${Missing} what="page" />`
       : name !== undefined && !/^[\w.-]{1,128}$/.test(name) ? html`<${Missing} what=${kind} name=${name} />`
+      : kind === "compare" ? html`<${Compare} key=${names.join()} names=${names} />`
       : kind === "run" ? html`<${Run} key=${name} name=${name} readOnly=${about.read_only} />`
       : kind === "cluster" ? html`<${Cluster} />` : html`<${Runs} about=${about} />`}</main>`;
 }

@@ -51,7 +51,7 @@ export function Run({ name, readOnly }) {
       <dt>Command</dt><dd><code>${plain(status.command)}</code></dd>
       <dt>Started</dt><dd>${moment(status.created)}${status.owner ? ` by ${status.owner}` : ""}</dd>
       ${isMade ? html`<dt>Took</dt><dd><${Took} status=${status} skew=${skew} over=${over} /></dd>
-        <dt>Steps</dt><dd>${steps.filter((step) => DONE.includes(step.state)).length} of ${steps.length} done</dd>` : null}
+        <dt>${status.step_word === "trial" ? "Trials" : "Steps"}</dt><dd>${steps.filter((step) => DONE.includes(step.state)).length} of ${steps.length} done</dd>` : null}
       ${progress ? html`<dt>Progress</dt><dd><${Progress} ...${progress} /></dd>` : null}
       ${status.restarts ? html`<dt>Restarts</dt><dd>${status.restarts} of ${status.restarts_allowed}</dd>` : null}
       ${status.exit_code === null ? null : html`<dt>Exit code</dt><dd>${status.exit_code}</dd>`}
@@ -65,7 +65,7 @@ export function Run({ name, readOnly }) {
     ${asking === "remove" ? html`<${Confirm} verb="Remove it" question=${`Remove run ${name}${isMade ? " and its steps" : ""}? It is forgotten and its name is free; its results stay.`}
       onNo=${() => setAsking(null)} onYes=${async () => { await post(`${path}/remove`); location.hash = "#/"; }} />` : null}
     <${Cause} cause=${status.root_cause} />
-    ${isMade ? html`<${Steps} name=${name} steps=${steps} links=${run.links} skew=${skew} over=${over} />`
+    ${isMade ? html`<${Steps} name=${name} steps=${steps} links=${run.links} skew=${skew} over=${over} objective=${status.objective} />`
       : html`<h2>Where the time went</h2><${Phases} phases=${run.phases} skew=${skew} over=${over} />`}
     ${isHere ? html`<${Body} ...${{ name, path, run, isMade, over, lines, curves, wanted, ask, choose }} />` : null}`;
 }

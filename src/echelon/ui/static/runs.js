@@ -13,6 +13,7 @@ export function Runs({ about }) {
   const [trouble, setTrouble] = useState({});
   const [text, setText] = useState("");
   const [going, setGoing] = useState(false);
+  const [chosen, setChosen] = useState([]); // names, in the order in which they were chosen
   const [everybody, setEverybody] = useState(false);
   const { connected } = useLive("page=runs", (message) => {
     if (message.kind === "runs") setRuns(message.runs);
@@ -27,7 +28,9 @@ export function Runs({ about }) {
   const rows = wanted.slice(0, MOST).flatMap(({ run, found }) => {
     const isOpen = found || open.has(key(run));
     const fold = run.below.length ? html`<${Fold} name=${run.name} isOpen=${isOpen} toggle=${() => setOpen((was) => toggled(was, key(run)))} />` : null;
-    return [row(run, now, fold), ...(isOpen ? run.below.map((step) => row(step, now, null, "step")) : [])];
+    const box = (each) => html`<input type="checkbox" aria-label=${`choose ${each.name}`} checked=${chosen.includes(each.name)}
+      onChange=${() => setChosen((was) => was.includes(each.name) ? was.filter((name) => name !== each.name) : [...was, each.name])} />`;
+    return [row(run, now, html`${box(run)}${fold}`), ...(isOpen ? run.below.map((step) => row(step, now, box(step), "step")) : [])];
   });
   return html`
     <${Notices} connected=${connected} trouble=${trouble} />
@@ -35,6 +38,7 @@ export function Runs({ about }) {
     ${runs !== null && !runs.length ? null : html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Find <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
       <label><input type="checkbox" checked=${going} onChange=${(event) => setGoing(event.target.checked)} /> only those that go on</label>
+      ${chosen.length > 1 ? html`<a href=${`#/compare/${chosen.join(",")}`}>Compare ${chosen.length} runs</a>` : null}
       ${others ? html`<label><input type="checkbox" checked=${everybody} onChange=${(event) => setEverybody(event.target.checked)} /> everybody's</label>` : null}
     </form>`}
     ${runs === null ? html`<p role="status">Looking …</p>`

@@ -1,15 +1,16 @@
 // The runs that a run is made of: their graph, and how each of them stands.
 
-import { html, useEffect, useRef } from "/static/preact.js";
+import { html, useEffect, useRef, useState } from "/static/preact.js";
 import { State, Table } from "/static/parts.js";
-import { duration, plain, useTick } from "/static/words.js";
+import { duration, number, plain, useTick } from "/static/words.js";
 
-export const DONE = ["succeeded", "cached", "kept"];
+export const DONE = ["succeeded", "cached", "kept", "ended-early"];
 
 // `links` are the names, by step, of the runs that have a page here.
-export function Steps({ name, steps, links, skew, over }) {
+export function Steps({ name, steps, links, skew, over, objective }) {
   useTick(!over);
   const now = Date.now() / 1000 - skew;
+  if (steps.some((step) => Object.keys(step.params).length)) return html`<${Trials} ...${{ steps, links, now, objective }} />`;
   if (steps.length === 0) return html`<h2>Steps</h2><p>They are not known yet.</p>`;
   return html`
     <h2>Graph</h2><${Graph} name=${name} steps=${steps} links=${links} />
@@ -19,6 +20,26 @@ export function Steps({ name, steps, links, skew, over }) {
       html`<${State} state=${step.state} />`,
       step.started === null ? "-" : html`<span class="time">${duration((step.ended ?? now) - step.started)}</span>`,
       step.after.join(", ") || "-", gets(step) || "-", what(step)] }))} />`;
+}
+
+const TRIALS = 100; // at a time
+
+// The trials of a sweep, the best first.
+function Trials({ steps, links, now, objective }) {
+  const [most, setMost] = useState(TRIALS);
+  const names = [...new Set(steps.flatMap((step) => Object.keys(step.params)))];
+  const sign = objective?.goal === "maximize" ? -1 : 1;
+  const sorted = objective ? [...steps].sort((a, b) => (a.value === null) - (b.value === null) || sign * (a.value - b.value)) : steps;
+  const heads = ["Trial", ...names, ...(objective ? [objective.metric] : []), "State", "Took", "What"].map(plain);
+  return html`<h2>Trials</h2>
+    <${Table} heads=${heads} rows=${sorted.slice(0, most).map((step) => ({ key: step.name, cells: [
+      links[step.name] ? html`<a href=${`#/run/${encodeURIComponent(links[step.name])}`}>${step.name}</a>` : step.name,
+      ...names.map((each) => plain(step.params[each] ?? "") || "-"),
+      ...(objective ? [step.value === null ? "-" : number(step.value)] : []),
+      html`<${State} state=${step.state} />`,
+      step.started === null ? "-" : html`<span class="time">${duration((step.ended ?? now) - step.started)}</span>`, what(step)] }))} />
+    ${most < sorted.length ? html`<p class="buttons"><button type="button" onClick=${() => setMost(most + TRIALS)}>
+      Show ${Math.min(TRIALS, sorted.length - most)} more</button></p>` : null}`;
 }
 
 const gets = (step) => Object.entries(step.gets).map(([from, names]) => `${names.join(", ")} from ${from}`).join("; ");

@@ -5,7 +5,7 @@ import { useEffect, useState } from "/static/preact.js";
 const SIGNS = {
   succeeded: "✓", failed: "✗", lost: "✗", damaged: "✗", "timed-out": "✗", stopped: "■", running: "▶",
   queued: "…", recorded: "…", starting: "↑", restarting: "↻", stopping: "■",
-  cached: "✓", kept: "✓", waiting: "…", "not-reached": "○",
+  cached: "✓", kept: "✓", waiting: "…", "ended-early": "■", "not-reached": "○",
 };
 
 export const sign = (state) => SIGNS[state] || "·";

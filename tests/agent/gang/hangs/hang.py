@@ -1,9 +1,12 @@
-"""Ranks of PyTorch that hang, in the way that the first argument names: the last one is the odd one out."""
+"""Ranks of PyTorch that hang, or would, in the way that the first argument names: the last one is the odd one
+out. TIMEOUT, in seconds, is that of their process groups once they are made.
+"""
 
 import os
 import signal
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -39,6 +42,10 @@ tensor = torch.zeros(64, 64)
 low, high = dist.new_group([0, odd]), dist.new_group([0, odd])
 for _ in range(5):
     dist.all_reduce(tensor)
+if "TIMEOUT" in os.environ:
+    for group in (dist.group.WORLD, low, high) if rank in (0, odd) else (dist.group.WORLD,):
+        timeout = timedelta(seconds=int(os.environ["TIMEOUT"]))
+        dist.distributed_c10d._set_pg_timeout(timeout, group)  # type: ignore[arg-type]
 if rank == odd:
     if way == "asleep":
         wait_long()
@@ -46,6 +53,10 @@ if rank == odd:
         compute()
     elif way == "reads":
         load_batch()
+    elif way == "exits":
+        sys.exit()
+    elif way in ("smaller", "larger"):  # Gloo ends a rank that gets more than it waits for
+        tensor = torch.zeros(32 if way == "smaller" else 128, 64)
 print("waits", flush=True)
 if way == "groups":
     if rank in (0, odd):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from tests.conftest import PATIENCE, need_python, wait_until
 from echelon.agent.gang import hang
 from echelon.agent.loop import Loop
 from echelon.agent.ranks.launching import launch
-from echelon.agent.ranks.stuck import looking
+from echelon.agent.ranks.stuck import dumps, looking
 
 WAITS = """
     import os, time
@@ -98,8 +99,12 @@ def test_its_script_sees_nothing_of_it(rank: Rank) -> None:
         """,
         ECHELON_RANKS="2",
     )
-    assert rank.process is not None
-    assert rank.process.communicate(timeout=PATIENCE) == ("[] True 1\n", "")
+    process = rank.process
+    assert process is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # Not `communicate`: it does not know of what `readline` has read ahead.
+    assert (process.stdout.read(), process.stderr.read()) == ("[] True 1\n", "")
 
 
 def test_the_recorders_alone_are_asked_without_a_signal(rank: Rank) -> None:
@@ -154,6 +159,85 @@ def test_files_of_a_rank_that_has_ended_are_removed(rank: Rank) -> None:
     looking.forget(rank.start_of_files)
     assert list(rank.folder.glob("look*")) == []
     looking.forget(rank.start_of_files)
+
+
+# What a rank's Python needs of torch: this is no torch, which would take seconds to import.
+TORCH = {
+    "__init__.py": '__version__ = "VERSION"\n',
+    "distributed/__init__.py": "from torch.distributed import distributed_c10d\n",
+    "distributed/distributed_c10d.py": """
+        class Group:
+            def rank(self): return 0
+        class _world:
+            default_pg = Group()
+            pg_map = {default_pg: 0}
+            pg_names = {default_pg: "0"}
+            pg_group_ranks = {default_pg: {0: 0, 1: 1}}
+    """,
+    "_C/__init__.py": "",
+    "_C/_distributed_c10d.py": "def _dump_fr_trace_json(): return b'DUMP'\n",
+}
+IMPORTS = """
+    import json, os, torch.distributed, torch._C._distributed_c10d
+    print("up", flush=True)
+    print({name: os.environ[name] for name in sorted(os.environ) if name.startswith("TORCH_")})
+"""
+
+
+def write_torch(folder: Path, version: str) -> None:
+    dump = (Path(__file__).parent / "answers" / "gloo.txt").read_text().splitlines()[1]
+    for name, text in TORCH.items():
+        (folder / "torch" / name).parent.mkdir(parents=True, exist_ok=True)
+        text = textwrap.dedent(text).replace("VERSION", version).replace("DUMP", dump)  # noqa: PLW2901
+        (folder / "torch" / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        ("2.15.0+cu132", "TORCH_FR_DUMP_TEMP_FILE"),
+        ("2.6.1", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+        ("a0", "TORCH_FR_DUMP_TEMP_FILE"),
+    ],
+)
+def test_where_torch_s_watchdog_writes_its_dump(rank: Rank, version: str, name: str) -> None:
+    write_torch(rank.folder, version)
+    process = rank.start(IMPORTS, ECHELON_RANKS="2")
+    expected = {"TORCH_FR_BUFFER_SIZE": "500", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
+    expected[name] = rank.start_of_files + ".dump."
+    assert process.stdout is not None
+    assert ast.literal_eval(process.stdout.read()) == expected  # some of it may be read already
+
+
+def test_where_the_user_wants_the_dump(rank: Rank) -> None:
+    write_torch(rank.folder, "2.15.0")
+    process = rank.start(IMPORTS, ECHELON_RANKS="2", TORCH_NCCL_DEBUG_INFO_TEMP_FILE="/dumps/mine")
+    assert process.stdout is not None
+    out = process.stdout.read()
+    assert "'/dumps/mine'" in out
+    assert "TORCH_FR_DUMP_TEMP_FILE" not in out
+
+
+def test_a_rank_that_an_exception_ends_writes_what_the_recorder_has(rank: Rank) -> None:
+    write_torch(rank.folder, "2.15.0")
+    process = rank.start(IMPORTS + "    1 / 0\n", ECHELON_RANKS="2")
+    assert "ZeroDivisionError" in process.communicate(timeout=PATIENCE)[1]
+    left = dumps.read(rank.start_of_files, 0)
+    assert left is not None
+    assert (left["place"], left["collective"]) == ("<module> (train.py:5)", False)
+    assert left["recorder"]["groups"]["0"]["ranks"] == [0, 1]
+    Path(rank.start_of_files + ".dump.17").touch()  # of a child
+    looking.forget(rank.start_of_files)
+    assert list(rank.folder.glob("look*")) == []
+
+
+@pytest.mark.parametrize(
+    "ending", ["", "    raise SystemExit(3)\n", "    if not os.fork(): 1 / 0\n    os.wait()\n"]
+)
+def test_a_rank_that_ends_otherwise_writes_nothing(rank: Rank, ending: str) -> None:
+    write_torch(rank.folder, "2.15.0")
+    rank.start(IMPORTS + ending, ECHELON_RANKS="2").communicate(timeout=PATIENCE)
+    assert not Path(rank.start_of_files + ".last").exists()
 
 
 @pytest.mark.slow

@@ -149,3 +149,17 @@ def test_a_rank_that_fails_under_mpi_ends_without_waiting_for_its_peers(tmp_path
             [sys.executable, script, *words], env=env, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout) == (code, printed), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("/usr/lib/python3.12/pdb.py", True),
+        ("/env/lib/python3.12/site-packages/debugpy/server/api.py", True),
+        ("/env/lib/python3.12/site-packages/debugpy/_vendored/pydevd/pydevd.py", True),
+        ("/home/ann/mypdb.py", False),
+        ("/home/ann/debugpy.py", False),
+    ],
+)
+def test_which_ranks_are_in_a_debugger(file: str, expected: bool) -> None:
+    assert stacks.is_debugged([("readline", file, "1"), ("step", "/home/ann/train.py", "2")]) is expected

@@ -169,3 +169,45 @@ def test_a_train_job_is_not_tried_before_its_runtime_is_there(api: Api, stand_in
     assert server.made == ["mine", "mnist"]
     manifests.take_back([runtime], done)
     assert server.there == {"team", "mnist"}
+
+
+class Contents(Server):
+    """One that has a ConfigMap, of whose content it keeps the version."""
+
+    def __init__(self, stand_in: StandIn) -> None:
+        super().__init__(stand_in, there=("team", "src"))
+        self.content: dict[str, str] = {"train.py": "theirs", "old.py": "old"}
+        self.version = 1
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        named = handler.path.partition("?")[0].endswith("/configmaps/src")
+        if handler.command == "PATCH":
+            change = json.loads(self.seen[-1].body)
+            if change.get("metadata", {}).get("resourceVersion", str(self.version)) != str(self.version):
+                refuses(409, "Conflict", "it has changed")(handler)
+                return
+            merged = {**self.content, **change["data"]}
+            self.content = {key: value for key, value in merged.items() if value is not None}
+            self.version += 1
+        if named and handler.command in ("GET", "PATCH"):
+            about = {"name": "src", "resourceVersion": str(self.version)}
+            says(200, {**document("ConfigMap", "src"), "metadata": about, "data": self.content})(handler)
+        else:
+            super().answer(handler)
+
+
+@pytest.mark.parametrize("since", [None, {"train.py": "somebody else's"}])
+def test_content_that_was_replaced_for_nothing_comes_back(
+    api: Api, stand_in: StandIn, since: dict[str, str] | None
+) -> None:
+    """As when another job has got the name meanwhile; what somebody else has written since stays."""
+    server = Contents(stand_in)
+    before = server.content
+    manifests = ClusterManifests(lambda: api)
+    beside = [document("ConfigMap", "src", data={"train.py": "mine", "new.py": "new"})]
+    done = manifests.put(beside)
+    assert server.content == {"train.py": "mine", "new.py": "new", "old.py": "old"}
+    if since is not None:
+        server.content, server.version = since, server.version + 1
+    manifests.take_back(beside, done)
+    assert server.content == (since or before)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.engines.kubernetes.small import job, record_object, stored
+from tests.engines.kubernetes.files.results.test_shards import PLAN
+from tests.engines.kubernetes.small import job, stored
 from tests.engines.kubernetes.stand_in import StandIn, says
+from tests.engines.kubernetes.state.evidence import REF, case_of
+from tests.engines.kubernetes.state.facts import Facts
 
-from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
@@ -17,7 +20,7 @@ from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.machine import process_name
 from echelon.model.event import Event
-from echelon.model.run import RunRef, opening_status
+from echelon.model.run import opening_status
 from echelon.model.status import fold
 
 NOW = 1000.0
@@ -42,10 +45,9 @@ def dead_process() -> str:
         ({"tender": claim(NOW + 60)}, False),
         ({"tender": claim(NOW - 1)}, True),  # its tender was killed, on whatever machine
         ({"tender": claim(NOW + 60, dead_process())}, True),
-        ({"tended": str(NOW - 5)}, False),  # queued a moment ago: the claim is about to be taken
-        ({"tended": str(NOW - 30)}, True),
+        ({"tried": NOW - 5}, False),  # queued a moment ago: the claim is about to be taken
+        ({"tried": NOW - 30}, True),
         ({"stop": {"at": 1}}, False),
-        ({"admitted": str(NOW - 1)}, False),
     ],
 )
 def test_who_looks_after_a_queued_run(about: dict[str, Any], untended: bool) -> None:
@@ -58,20 +60,22 @@ def test_who_looks_after_a_queued_run(about: dict[str, Any], untended: bool) -> 
 
 
 def test_a_run_that_has_started_or_was_never_queued_is_not_untended() -> None:
-    assert find_untended(stored(**QUEUED), [job()], now=NOW) is None
+    waits = stored(**QUEUED)
+    admitted = replace(waits, run=replace(waits.run, plan=PLAN))
+    assert find_untended(admitted, [job()], now=NOW) is None
     assert find_untended(stored(started=False), [], now=NOW) is None
 
 
 def test_ps_and_status_say_so(access: Access, stand_in: StandIn) -> None:
-    api, ref = Api(access, "ours", patience=0.1), RunRef(engine="k8s", name="demo")
-    there = record_object(**QUEUED)
-    there["metadata"]["labels"] = {names.RUN: "demo"}
-    listed = {"metadata": {}, "items": [there]}
+    api = Api(access, "ours", patience=0.1)
+    case = case_of(Facts(phase="waits", jobs="suspended", leader="none", peer="none"))
+    jobs: dict[str, Any] = {"metadata": {}, "items": list(case.listed)}
     nothing: dict[str, Any] = {"metadata": {}, "items": []}
-    stand_in.answer_with(says(200, listed), says(200, nothing))
-    (row,) = list_runs(api, lambda _name: ref, lambda _ref: pytest.fail("no log is read"))
-    stand_in.answer_with(says(200, there), says(200, nothing))
-    status = fold(opening_status(stored(**QUEUED).run), read_events(api, ref))
+    listed = {"metadata": {}, "items": [case.record]}
+    stand_in.answer_with(says(200, listed), says(200, jobs), says(200, nothing))
+    (row,) = list_runs(api, lambda _name: REF, lambda _ref: pytest.fail("no log is read"))
+    stand_in.answer_with(says(200, case.record), says(200, jobs), says(200, nothing))
+    status = fold(opening_status(case.stored.run), read_events(api, REF))
     for said in (row, status):
         assert (said.state, said.trouble) == ("queued", "untended")
         assert "no process looks after it (`echelon wait demo` admits it" in (said.reason or "")

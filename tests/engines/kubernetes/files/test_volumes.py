@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ def pod_on(claim_name: str, name: str = "user", run: str = "", **more: Any) -> O
 
 
 def test_a_claim_that_waits_shows_what_it_wants() -> None:
-    found = to_volume(claim("data", storageClassName="fast"), (), (), (), {"class fast": "Delete"})
+    found = to_volume(claim("data", storageClassName="fast"), (), (), {"class fast": "Delete"})
     assert found == Volume(
         name="data",
         status="Pending",
@@ -56,16 +55,16 @@ def test_a_volumes_own_policy_counts_before_its_class() -> None:
         **claim("data", storageClassName="fast", volumeName="pv-1"),
         "status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteMany"]},
     }
-    found = to_volume(bound, (), (), (), {"class fast": "Delete", "volume pv-1": "Retain"})
+    found = to_volume(bound, (), (), {"class fast": "Delete", "volume pv-1": "Retain"})
     assert (found.status, found.size, found.modes, found.reclaim) == (
         "Bound",
         2 << 30,
         ("ReadWriteMany",),
         "Retain",
     )
-    assert to_volume(bound, (), (), (), {}).reclaim is None
+    assert to_volume(bound, (), (), {}).reclaim is None
     going = {**bound, "metadata": {"name": "data", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    assert to_volume(going, (), (), (), {}).status == "Terminating"
+    assert to_volume(going, (), (), {}).status == "Terminating"
 
 
 def test_who_uses_a_volume() -> None:
@@ -84,40 +83,11 @@ def test_who_uses_a_volume() -> None:
             "status": {"conditions": [{"type": "Complete", "status": "True"}]},
         },
     ]
-    found = to_volume(claim("data"), pods, jobs, (), {})
+    found = to_volume(claim("data"), pods, jobs, {})
     assert (found.pods, found.runs, found.nodes) == (("fm-0-x", "mine"), ("fm", "later"), ("a", "b"))
     with pytest.raises(StateTrouble, match="in use by run fm, run later, pod fm-0-x, pod mine"):
         check_unused(found)
-    check_unused(to_volume(claim("free"), pods, jobs, (), {}))
-
-
-def test_a_queued_run_that_will_mount_the_volume_uses_it() -> None:
-    import msgspec
-
-    from echelon.admission import plan_anywhere
-    from echelon.model.job import Job
-    from echelon.model.pods.pod import Mount, PodOptions
-    from echelon.model.run import Record, RunRef
-
-    job = Job(
-        name="fm", command=("true",), pod=PodOptions(mounts=(Mount(kind="pvc", source="data", path="/data"),))
-    )
-    record = Record(ref=RunRef(engine="k8s", name="fm"), job=job, created=1.0, owner="ann", results="/r")
-    waits = '[{"at": 1, "reason": "no room"}]'
-    data = {"record.json": msgspec.json.encode(record).decode(), "queued.json": waits}
-    obj = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "fm", "labels": {names.RUN: "fm"}, "annotations": {"echelon.dev/schema": "1"}},
-        "data": data,
-    }
-    assert to_volume(claim("data"), (), (), [obj], {}).runs == ("fm",)
-    assert to_volume(claim("other"), (), (), [obj], {}).runs == ()
-    plan = msgspec.json.encode(plan_anywhere(replace(job, framework="plain"))).decode()
-    started = {**obj, "data": {**data, "plan.json": plan}}  # its Jobs say what it uses
-    assert to_volume(claim("data"), (), (), [started], {}).runs == ()
-    broken = {**obj, "data": {**data, "record.json": "{"}}
-    assert to_volume(claim("data"), (), (), [broken], {}).runs == ()
+    check_unused(to_volume(claim("free"), pods, jobs, {}))
 
 
 @pytest.mark.core

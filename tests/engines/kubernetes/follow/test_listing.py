@@ -12,6 +12,7 @@ import pytest
 from testbed.kubectl import Kubectl, Object
 from tests.conftest import wait_until
 
+from echelon.admission import plan_anywhere
 from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.doctor.rights import MINIMAL_ROLE
 from echelon.engines.kubernetes.engine import KubernetesEngine
@@ -102,7 +103,7 @@ def test_a_queued_run_that_no_process_looks_after(
     job = Job(
         name="demo", command=("true",), framework="plain", cwd="/tmp", pod=PodOptions(image=image("python"))
     )
-    engine.queue(engine.record(job, None), "waiting for 1 GPU")
+    engine.queue(engine.record(job, None, plan_anywhere(job)), "waiting for 1 GPU")
 
     def row() -> dict[str, str]:
         (found,) = json.loads(call("ann", "ps", "-o", "json").stdout)

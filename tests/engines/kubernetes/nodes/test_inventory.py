@@ -16,15 +16,15 @@ from tests.engines.kubernetes.cluster_objects import (
     node,
     places,
     pod,
-    record,
+    waits,
     worker,
 )
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.record import Outline
 from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.model.engine.cluster import Cluster
 from echelon.model.meaning import to_job
 from echelon.model.plan import Placement, Plan
@@ -39,14 +39,14 @@ def cluster(
     nodes: list[Object],
     pods: list[Object] | None = None,
     jobs: list[Object] | None = None,
-    records: list[Object] | None = None,
+    waiting: list[InQueue] | None = None,
     **more: Any,
 ) -> Cluster:
     return inventory.to_cluster(
         shapes.read(shapes.Node, nodes),
         shapes.read(shapes.Pod, pods or []),
         places(jobs or []),
-        shapes.read(Outline, records or []),
+        waiting or [],
         me=ME,
         **more,
     )
@@ -323,30 +323,13 @@ def test_a_gpu_type_means_the_same_as_on_one_machine(wanted: str) -> None:
 
 
 def test_queued_runs_are_told_the_oldest_first() -> None:
-    found = cluster(
-        [],
-        records=[
-            record("second", 20.5),
-            record("first", 20.25),
-            record("theirs", 1.0, namespace="theirs"),
-            record("started", 2.0, **{"plan.json": "{}"}),
-            record("stopped", 3.0, metadata={"annotations": {"echelon.dev/stop": "{}"}}),
-            record("leaving", 4.0, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-            {"metadata": {"name": "recorded", "namespace": ME}, "data": {"record.json": "{}"}},
-            {
-                "metadata": {"name": "broken", "namespace": ME},
-                "data": {"record.json": "?", "queued.json": "[]"},
-            },
-        ],
-    )
-    assert found.waiting == ("broken", "first", "second")
+    there = [waits("second", 20.5), waits("first", 20.25), waits("theirs", 1.0, namespace="theirs")]
+    assert cluster([], waiting=there).waiting == ("first", "second")
 
 
 def test_shapes_bear_what_the_api_leaves_out() -> None:
     bare: list[Object] = [{"metadata": {"name": "a"}}]
-    found = cluster(
-        bare, [{"metadata": {"name": "p"}}], [{"metadata": {"name": "j"}}], [{"metadata": {"name": "r"}}]
-    )
+    found = cluster(bare, [{"metadata": {"name": "p"}}], [{"metadata": {"name": "j"}}])
     assert found.left_out[0].why == "not ready"
 
 

@@ -15,7 +15,7 @@ from tests.engines.kubernetes.cluster_objects import (
     node,
     places,
     pod,
-    record,
+    waits,
     worker,
 )
 
@@ -23,7 +23,7 @@ from echelon.cli.printing.render_cluster import cluster_usage
 from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import to_usage
-from echelon.engines.kubernetes.record import Outline
+from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.model.engine.usage import ClusterRun, ClusterUsage
 
 ONE = container(gpu="1", cpu="1500m", memory="2Gi")
@@ -33,7 +33,7 @@ def seen(
     nodes: list[Object] | None,
     pods: list[Object] | None = None,
     jobs: list[Object] | None = None,
-    records: list[Object] | None = None,
+    waiting: list[InQueue] | None = None,
     *,
     all_namespaces: bool = True,
 ) -> Seen:
@@ -41,7 +41,7 @@ def seen(
         nodes=None if nodes is None else shapes.read(shapes.Node, nodes),
         pods=shapes.read(shapes.Pod, pods or []),
         places=places(jobs or []),
-        records=shapes.read(Outline, records or []),
+        waiting=waiting or [],
         all_namespaces=all_namespaces,
     )
 
@@ -56,7 +56,7 @@ def busy(*, all_namespaces: bool = True) -> ClusterUsage:
                 pod("jupyter", "gpu-a", container(gpu="2", cpu="1"), namespace="lab"),
             ],
             [job("fm", ["gpu-a", "gpu-b"], ONE), job("next", ["gpu-a"], ONE)],
-            [record("later", 5.0)],
+            [waits("later", 5.0)],
             all_namespaces=all_namespaces,
         ),
         ME,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
+import echelon
+from echelon.cli import main
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.prerequisites.namespace import check_priority
 from echelon.engines.kubernetes.prerequisites.priorities import most_priority
 from echelon.errors import InvalidJob
@@ -66,3 +72,48 @@ def test_a_run_that_asks_for_no_priority_costs_no_request(api: Api, stand_in: St
     check_priority(api, job(0))
     check_priority(api, job(-5))
     assert stand_in.seen == []
+
+
+TOGETHER = {"priority": 5, "queue": "team", "image": "python", "on": "k8s"}
+
+
+def by_flags() -> int:
+    return main.call(
+        ["run", "--on", "k8s", "--image", "python", "--queue", "team", "--priority", "5", "t.py"]
+    )
+
+
+def by_job_file() -> int:
+    Path("job.yaml").write_text(json.dumps({"script": "t.py", **TOGETHER}))
+    return main.call(["run", "-d", "-f", "job.yaml"])
+
+
+def by_project() -> int:
+    said = "\n".join(f"{key} = {json.dumps(value)}" for key, value in TOGETHER.items())
+    Path("pyproject.toml").write_text(f"[tool.echelon]\n{said}\n")
+    return main.call(["run", "--dry-run", "t.py"])
+
+
+def by_python() -> int:
+    try:
+        echelon.run("t.py", **TOGETHER)
+    except InvalidJob as error:
+        print(f"{error}\n{error.hint}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+@pytest.mark.parametrize("way", [by_flags, by_job_file, by_project, by_python])
+def test_it_is_refused_however_it_is_said(
+    way: Callable[[], int],
+    home: Path,
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("t.py").touch()
+    monkeypatch.setattr(Place, "connect", lambda _place: api)
+    assert way() == 110
+    told = capsys.readouterr().err
+    assert "has no effect in Kueue's queue team" in told
+    assert "--label kueue.x-k8s.io/priority-class=NAME" in told

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
-from tests.engines.kubernetes.test_held import job, merged, on
+from tests.engines.kubernetes.test_ledger import job, merged, on
 
 from echelon.engines.base import ShapeKept, Taken
 from echelon.engines.kubernetes import control, names, record
@@ -135,11 +135,11 @@ class Server:
 
 
 def recorded(server: Server, wanted: Job, plan: Plan, **variables: str) -> None:
-    """What the engine has made when a run is recorded as held."""
+    """What the engine has made when a run is recorded whose Jobs wait."""
     run = record_of(wanted)
-    known = server.create(record.new(run, SHIPPED, held=True))
+    known = server.create(record.new(run, SHIPPED))
     server.objects["Namespace", "team"] = {"kind": "Namespace", "metadata": {"name": "team"}}
-    admitting.hold(server, record.read(known, REF), known, plan, variables)  # type: ignore[arg-type]
+    admitting.hold(server, record.read(known, REF), plan, variables)  # type: ignore[arg-type]
     server.done.clear()
 
 
@@ -240,7 +240,7 @@ def test_on_a_server_that_freezes_sizes_the_users_command_makes_the_jobs_anew() 
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_ranks_of_a_held_run_have_the_width_of_their_users_terminal(frozen: bool) -> None:
+def test_ranks_of_a_run_that_waits_have_the_width_of_their_users_terminal(frozen: bool) -> None:
     """It is known to the command that submits, and to no process that admits."""
     server, wanted = Server(), job(shares="any")
     recorded(server, wanted, on(wanted, a=5, b=1), COLUMNS="90")
@@ -342,8 +342,8 @@ def test_a_submission_that_is_killed_at_any_write_is_taken_up_by_repeating_it(af
 
     def submit_to(server: Server) -> None:
         found = server.find("ConfigMap", "demo")
-        known = found or server.create(record.new(record_of(wanted), SHIPPED, held=True))
-        admitting.hold(server, record.read(known, REF), known, shape)  # type: ignore[arg-type]
+        known = found or server.create(record.new(record_of(wanted), SHIPPED))
+        admitting.hold(server, record.read(known, REF), shape)  # type: ignore[arg-type]
         start(server, plan)
 
     for at in itertools.count(1):

@@ -10,12 +10,13 @@ import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 
 from echelon.admission import plan_anywhere
-from echelon.engines.kubernetes import held, names, shapes
+from echelon.engines.kubernetes import ledger, names, shapes
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.queue import snapshot
 from echelon.engines.kubernetes.record import Waiting
 from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.engines.kubernetes.render.dialects import job as dialect
+from echelon.engines.kubernetes.render.manifests import started_objects
 from echelon.model.job import Job
 from echelon.model.meaning import to_job
 from echelon.model.plan import Plan
@@ -36,14 +37,14 @@ def first_job(wanted: Job, *, created: float = MADE) -> tuple[dict[str, Any], Pl
     plan = fit(wanted, cluster())
     assert not isinstance(plan, NoRoom)
     run = replace(record_of(wanted), created=created)
-    (made,) = dialect.render(run, plan, SHIPPED, held=True)
+    (made,) = started_objects(run, plan, SHIPPED, dialect).jobs
     made["metadata"] |= {
         "namespace": "team",
         "uid": "1",
         "resourceVersion": "7",
         "creationTimestamp": "2026-01-01T00:00:00Z",
     }
-    made["metadata"]["annotations"] |= held.queued(made, [Waiting(at=MADE, reason="no room")], at=MADE)[
+    made["metadata"]["annotations"] |= ledger.queued(made, [Waiting(at=MADE, reason="no room")], at=MADE)[
         "metadata"
     ]["annotations"]
     return made, plan
@@ -116,7 +117,6 @@ def seen_with(*jobs: dict[str, Any], bound: int = 0, all_namespaces: bool = True
         nodes=[],
         pods=shapes.read(shapes.Pod, pods),
         places=[place for each in read for place in dialect.places(each)],
-        records=[],
         in_kueue=[found for each in read if (found := dialect.in_kueue(each)) is not None],
         all_namespaces=all_namespaces,
     )
@@ -170,7 +170,7 @@ def test_jobs_that_see_the_same_have_the_same_view() -> None:
         asked.append(selector)
         return []
 
-    seen = Seen(nodes=[], pods=[], places=[], records=[])
+    seen = Seen(nodes=[], pods=[], places=[])
     view = snapshot.views_of(seen, nodes_with)
     assert view(job()) is view(job(timeout="1h"))
     chosen = job(node_selector={"zone": "a"})
@@ -182,7 +182,7 @@ def test_jobs_that_see_the_same_have_the_same_view() -> None:
 
 
 def test_a_run_that_may_not_wait_is_not_admitted_again() -> None:
-    back = held.queued(
+    back = ledger.queued(
         {"metadata": {"resourceVersion": "7"}}, [Waiting(at=2.0, reason="no node", admitted=1.0)], at=2.0
     )
     found = waiting(job(), back["metadata"]["annotations"])

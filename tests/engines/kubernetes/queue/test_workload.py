@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.engines.kubernetes.queue.test_admitting import REF, Server, jobs, recorded
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
-from tests.engines.kubernetes.test_held import job, on
+from tests.engines.kubernetes.test_ledger import job, on
 
 from echelon.engines.base import NotAdmitted
 from echelon.engines.kubernetes import names

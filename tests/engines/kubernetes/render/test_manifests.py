@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, objects_of, planned
+from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, objects_of, planned, task_of
 
 from echelon import __version__
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.ledger import with_jobs
 from echelon.engines.kubernetes.record import Shipped, new, read
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
@@ -39,8 +41,11 @@ GOLDEN = Path(__file__).parent / "golden"
 MOUNT = {"name": "own", "mountPath": "/etc/mpi/more"}
 
 
+_JSON = (".json", "echelon.dev/plan", "echelon.dev/task")
+
+
 class Readable(yaml.SafeDumper):
-    """JSON in a ConfigMap on lines of its own, and no anchors."""
+    """JSON in an object on lines of its own, and no anchors."""
 
     def ignore_aliases(self, _data: object) -> bool:
         return True
@@ -49,14 +54,14 @@ class Readable(yaml.SafeDumper):
 def dump(objects: list[dict[str, Any]]) -> str:
     """The objects for people to read: what is JSON in them is shown as what it means."""
     text = yaml.dump_all([_opened(each) for each in objects], Dumper=Readable, sort_keys=False, width=110)
-    return text.replace(f"    version: {__version__}\n", "    version: this one\n")
+    return re.sub(rf"( +version:) {re.escape(__version__)}\n", r"\1 this one\n", text)
 
 
 def _opened(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             key: json.loads(each)
-            if isinstance(key, str) and key.endswith(".json") and isinstance(each, str)
+            if isinstance(key, str) and key.endswith(_JSON) and isinstance(each, str)
             else _opened(each)
             for key, each in value.items()
         }
@@ -135,8 +140,8 @@ def test_what_the_task_names_is_what_the_pod_has(name: str) -> None:
     """Every file that the agent is told of is in a volume of its pod."""
     case = CASES[name]
     record, plan = planned(case)
-    started = manifests.started_objects(record, plan, case.shipped, job_dialect)
-    Task(started.task)  # the agent's own reading of it
+    started = manifests.started_objects(record, plan, case.shipped, job_dialect, at=1.0)
+    Task(task_of(record, plan, case.shipped, job_dialect))  # the agent's own reading of it
     keys = {names.TASK_KEY, *(piece.key for pieces in layout(case.shipped) for piece in pieces)}
     for pod in pods_of(started.jobs):
         mounted = [each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"]]
@@ -187,7 +192,7 @@ def test_the_dry_run_shows_the_objects_that_are_made_but_for_secrets_and_bytes()
     shipped = weigh(payload)
     assert replace(shipped, rest=case.shipped.rest) == case.shipped
     secrets = {"TOKEN": "hunter2", "gang": "hunter3"}
-    started = manifests.started_objects(record, plan, shipped, job_dialect)
+    started = manifests.started_objects(record, plan, shipped, job_dialect, at=0.0)
     made = [
         new(record, shipped),
         *manifests.shipped_objects(record, payload, job_dialect, gang="hunter4", secrets=secrets),
@@ -212,10 +217,16 @@ def test_the_dry_run_shows_the_objects_that_are_made_but_for_secrets_and_bytes()
             assert all(key in omitted for key in one["binaryData"])
 
 
+def _made(job: dict[str, Any]) -> dict[str, Any]:
+    return {**job, "metadata": {**job["metadata"], "ownerReferences": [{"uid": "the-record"}]}}
+
+
 def test_the_record_is_read_back_as_it_was() -> None:
     record, plan = planned(CASES["everything"])
-    shown = manifests.render(record, plan, SHIPPED, job_dialect)[0]
-    found = read(shown, record.ref)
+    shown = manifests.render(record, plan, SHIPPED, job_dialect)
+    found = with_jobs(
+        replace(read(shown[0], record.ref), uid="the-record"), map(_made, of_kind(shown, "Job"))
+    )
     assert found.run == replace(record, plan=plan, results="")
     assert found.shipped == SHIPPED
     assert set(new(replace(record, plan=plan), SHIPPED)["data"]) == {"record.json"}
@@ -358,7 +369,7 @@ def test_workers_hold_what_lies_on_no_volume() -> None:
     def hold(**pod: Any) -> float:
         record, plan = planned(CASES["plain"])
         record = replace(record, job=replace(record.job, pod=PodOptions(**pod)))
-        task = manifests.started_objects(record, plan, SHIPPED, job_dialect).task
+        task = task_of(record, plan, SHIPPED, job_dialect)
         seconds: float = task["hold"]
         return seconds
 
@@ -411,12 +422,12 @@ def test_where_no_default_fits_an_image_is_asked_for() -> None:
 def test_a_role_has_its_own_command_image_variables_and_template() -> None:
     """And the other workers have nothing of it."""
     objects = objects_of(CASES["whole-role"])
-    record = json.loads(of_kind(objects, "ConfigMap")[0]["data"][names.TASK_KEY])
-    assert [group["launch"]["argv"] for group in record["groups"]] == [
+    task = json.loads(pods_of(objects)[0]["metadata"]["annotations"][names.AGENTS_TASK])
+    assert [group["launch"]["argv"] for group in task["groups"]] == [
         ["python3", "train.py", "--epochs", "3"],
         ["./serve", "--port", "7000"],
     ]
-    assert [group["launch"]["env"] for group in record["groups"]] == [{}, {"LEVEL": "debug"}]
+    assert [group["launch"]["env"] for group in task["groups"]] == [{}, {"LEVEL": "debug"}]
     workers, ps = (pod["spec"] for pod in pods_of(objects))
     assert [each["name"] for each in workers["containers"]] == [names.CONTAINER]
     assert (workers["containers"][0]["image"], ps["containers"][0]["image"]) == (
@@ -448,8 +459,8 @@ def test_the_ranks_container_is_called_the_same_everywhere() -> None:
 def test_ranks_have_the_width_of_the_callers_terminal_unless_they_set_it() -> None:
     record, plan = planned(Case(said=Settings(script="a.py", framework="plain", env={"LINES": "7"})))
     given = {"COLUMNS": "90", "LINES": "40"}
-    made = manifests.started_objects(record, plan, Shipped(), job_dialect, variables=given)
-    assert {"COLUMNS": "90", "LINES": "7"}.items() <= made.task["env"].items()
+    task = task_of(record, plan, Shipped(), job_dialect, variables=given)
+    assert {"COLUMNS": "90", "LINES": "7"}.items() <= task["env"].items()
 
 
 @pytest.mark.parametrize(
@@ -482,3 +493,16 @@ def test_a_launcher_of_an_mpi_job_finds_its_files_where_kubeflow_has_them(
     own = {"name": "work", "mountPath": "/etc/mpi", "subPath": "state/files/worker-0", "readOnly": True}
     assert launcher == ([own] if mounted else [])
     assert f"{names.SPACE}/{own['subPath']}" == f"{names.STATE}/files/worker-0"
+
+
+def test_a_task_that_is_too_long_for_every_pod_is_in_the_record() -> None:
+    record, plan = planned(Case(said=Settings(script="a.py", framework="plain", env={"LONG": "x" * 20_000})))
+    made = manifests.started_objects(record, plan, Shipped(), job_dialect, at=1.0)
+    assert made.task is not None
+    assert json.loads(made.task) == task_of(record, plan, Shipped(), job_dialect)
+    (pod,) = pods_of(made.jobs)
+    assert names.AGENTS_TASK not in pod["metadata"]["annotations"]
+    (bundle,) = (each for each in pod["spec"]["volumes"] if each["name"] == "bundle")
+    assert bundle["projected"]["sources"][0]["configMap"]["name"] == record.ref.name
+    shown = manifests.render(record, plan, Shipped(), job_dialect)[0]
+    assert shown["data"][names.TASK_KEY] == made.task

@@ -178,9 +178,10 @@ def go(
     seats = tuple(replace(seat, node="") for seat in plan.placement.seats)
     plan = replace(plan, placement=replace(plan.placement, seats=seats))
     payload = load(record.job, pack_files(files) if files else None)
-    started = manifests.started_objects(record, plan, weigh(payload), job_dialect, security_level=level)
+    started = manifests.started_objects(
+        record, plan, weigh(payload), job_dialect, security_level=level, at=1.0
+    )
     written = new(record, weigh(payload))
-    written["data"][names.TASK_KEY] = json.dumps(started.task)
     gang = secrets.token_hex(16)
     shipped = manifests.shipped_objects(record, payload, job_dialect, gang=gang, secrets=values or {})
     namespace.create(written, *shipped, *started.claims, *started.jobs)

@@ -38,7 +38,7 @@ def differs(judge: str, answers: Answers) -> bool:
 def rightly(facts: Facts) -> str | None:
     """How a run has ended that somebody who tells the truth knows the decision of; None of any other."""
     known = decided(facts)
-    if len(known) != 1 or not _began(facts) or facts.phase == "held":
+    if len(known) != 1 or not _began(facts) or facts.phase == "waits":
         return None
     (outcome,) = known
     by_stop = {"stopped": "stopped", "given-up": "failed", "timed-out": "timed-out"}

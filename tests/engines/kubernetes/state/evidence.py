@@ -43,6 +43,7 @@ _ENDS: Mapping[str, Object] = {
     "failed": {"outcome": "failed", "exit_code": 3, "cause": {"summary": "rank 1 exited with code 3"}},
     "stopped": {"outcome": "stopped", "exit_code": 143, "reason": "stopped by ann"},
 }
+_STARTED = ("started", "on-volume", "admitted")
 _FAILURES = {"policy": "PodFailurePolicy", "indexes": "FailedIndexes", "deadline": "DeadlineExceeded"}
 
 
@@ -81,7 +82,7 @@ def case_of(facts: Facts) -> Case:
     """The objects of one combination."""
     two = facts.jobs.startswith("two")
     listed, leaders, peers = _jobs(facts.jobs, facts.phase), _leaders(facts.leader), _peers(facts.peer, two)
-    said = facts.phase, facts.stop, facts.end, facts.fetched, two, facts.keeper != "-"
+    said = facts.phase, facts.stop, facts.end, facts.fetched, facts.keeper != "-"
     view = to_view(_read(*said), listed, [*leaders, *peers])
     return Case(
         id=str(facts),
@@ -100,8 +101,8 @@ def case_of(facts: Facts) -> Case:
 
 
 @cache
-def _read(phase: str, stop: str, end: str, fetched: str, two: bool, keeper: bool) -> Stored:
-    return read(_record(phase, stop, end, fetched, two, keeper), REF)
+def _read(phase: str, stop: str, end: str, fetched: str, keeper: bool) -> Stored:
+    return read(_record(phase, stop, end, fetched, keeper), REF)
 
 
 def _stamp(at: float) -> str:
@@ -123,32 +124,22 @@ def plan_of(two: bool) -> Plan:
 
 
 @cache
-def _record(phase: str, stop: str, end: str, fetched: str, two: bool, keeper: bool) -> Object:
+def _record(phase: str, stop: str, end: str, fetched: str, keeper: bool) -> Object:
     volume = Output(claim="work") if phase == "on-volume" else None
     options = PodOptions(output=volume, keeper=Keeper() if keeper else None)
     job = Job(name=RUN, script="train.py", workers=2, pod=options)
     run = Record(ref=REF, job=job, created=BEGAN, owner="ann", results="")
     notes: dict[str, object] = {keys.SCHEMA: "2", keys.DIALECT: "job"}
     data: dict[str, object] = {keys.RECORD: msgspec.json.encode(run).decode()}
-    started = phase in ("started", "on-volume")
-    if started or phase in ("being-made", "cut-off"):
-        data[keys.PLAN] = msgspec.json.encode(plan_of(two)).decode()
-        notes[keys.ADMITTED] = str(NOW - 1 if phase == "being-made" else BEGAN + 1)
-    if started:
-        notes[keys.STARTED] = str(BEGAN + 2)
-    if phase.startswith("held"):
-        notes[keys.HELD] = "true"
-    if phase == "queued":
-        data[keys.QUEUED] = json.dumps([{"at": BEGAN, "reason": "waiting for 2 GPUs"}])
-        notes[keys.TRIED] = str(BEGAN + 5)
     if stop != "-":
         notes[keys.STOP] = json.dumps(_STOPS[stop])
     if end != "-":
         data[keys.FINISHED] = json.dumps({"kind": "finished", "at": ENDED, **_ENDS[end]})
+        if phase in _STARTED:  # who keeps the end keeps the plan
+            data[keys.PLAN] = msgspec.json.encode(plan_of(two=False)).decode()
     if fetched != "-":
         told = {"at": CLOSED, "host": "there", "path": "/home/ann/demo", "missing": []}
         notes[keys.COLLECTED] = json.dumps(told)
-    owners = [_owner(each) for each in names.job_names(RUN, plan_of(two).world)]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -160,7 +151,7 @@ def _record(phase: str, stop: str, end: str, fetched: str, two: bool, keeper: bo
             "creationTimestamp": _stamp(BEGAN),
             "labels": names.labels_of(RUN, "ann", names.RECORD),
             "annotations": notes,
-            "ownerReferences": owners if started or phase == "held-admitted" else [],
+            "ownerReferences": [_owner(RUN)] if phase in (*_STARTED, "waits") else [],
         },
         "data": data,
     }
@@ -184,22 +175,16 @@ def _jobs(state: str, phase: str) -> tuple[Object, ...]:
         "two-one-missing": ("running", ""),
         "two-one-suspended": ("running", "suspended"),
     }[state]
-    others = (_job(second, phase, second=True),) if second else ()
-    return (_job(first, phase, workers=1), *others)
+    others = (_job(second, phase, number=1, of=2),) if second else ()
+    return (_job(first, phase, of=2), *others)
 
 
-def _job(state: str, phase: str, *, workers: int = 2, second: bool = False) -> Object:
-    name = f"{RUN}-ps" if second else RUN
+def _job(state: str, phase: str, *, number: int = 0, of: int = 1) -> Object:
+    """One of so many Jobs."""
+    name = f"{RUN}-ps" if number else RUN
     suspended = {"suspend": True} if state == "suspended" else {}
     nothing = {"completions": 0, "parallelism": 0} if state == "withdrawn" else {}
-    made = run_job(
-        RUN,
-        "image",
-        workers=1 if second else workers,
-        name=name,
-        first=int(second),
-        spec={**suspended, **nothing},
-    )
+    made = run_job(RUN, "image", workers=3 - of, name=name, first=number, spec={**suspended, **nothing})
     what, _, why = state.partition("-")
     found = {
         "complete": ("SuccessCriteriaMet", "Complete"),
@@ -214,14 +199,15 @@ def _job(state: str, phase: str, *, workers: int = 2, second: bool = False) -> O
     about["creationTimestamp"] = _stamp(BEGAN + 1)
     if state == "deleted":
         about |= {"deletionTimestamp": _stamp(DELETED), "finalizers": ["foregroundDeletion"]}
-    if phase.startswith("held"):
-        about["annotations"] |= {names.PLAN: write_plan(plan_of(two=False)), names.CREATED: str(BEGAN)}
-        if phase == "held-admitted":
-            about["annotations"] |= {names.ADMITTED: str(BEGAN + 1), names.WHOLE: str(BEGAN + 5)}
-        else:
+    if not number:
+        about["annotations"] |= {names.PLAN: write_plan(plan_of(of == 2)), names.CREATED: str(BEGAN)}
+        if phase == "waits":
             waits = [{"at": BEGAN, "reason": "waiting for 2 GPUs"}]
             about["annotations"] |= {names.WAITS: json.dumps(waits), names.TRIED: str(BEGAN + 5)}
-        if phase == "held" and state == "withdrawn":
+        else:
+            admitted = NOW - 1 if phase == "being-made" else BEGAN + 1
+            about["annotations"] |= {names.ADMITTED: str(admitted), names.WHOLE: str(admitted)}
+        if phase == "waits" and state == "withdrawn":
             about["annotations"][names.WITHDRAWN] = json.dumps(_STOPS["timed-out"])
     at, reason = _stamp(CLOSED), _FAILURES.get(why, "")
     conditions = [

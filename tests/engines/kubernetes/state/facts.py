@@ -43,13 +43,12 @@ class Facts:
 
 PHASES = (
     "recorded",
-    "queued",
-    "being-made",  # it has its plan, and a client is making the Jobs at this moment
-    "cut-off",  # it has its plan, the client that made the Jobs is gone, and nothing marks it as started
-    "started",
+    "waits",  # its Jobs wait for admission
+    "being-made",  # it starts at once, and a client is making its Jobs at this moment
+    "cut-off",  # likewise; the client that made the Jobs is gone, and did not tie the record to them
+    "started",  # it was left to the scheduler
     "on-volume",  # likewise; its results are on a volume, so that no worker stays for them
-    "held",  # its Jobs exist and wait for admission
-    "held-admitted",
+    "admitted",  # its Jobs had waited
 )
 STOPS = (
     "-",
@@ -281,16 +280,15 @@ def _goes_with_phase(facts: Facts) -> bool:
     """Whether Jobs and pods are what a run in that phase may have."""
     bare = (facts.leader, facts.peer) == ("none", "none")
     match facts.phase:
-        case "recorded" | "queued":  # it has no plan, so that no Job is its own
+        case "recorded":  # it has no plan, so that no Job is its own
             return facts.jobs == "none" and bare
         case "being-made" | "cut-off":
             begun = facts.leader in (*_NOT_BEGUN, "running") and facts.peer in (*_NOT_BEGUN, "running")
             made = ("running", "two-running", "two-one-missing", "two-one-suspended")
-            told = facts.told in ("-", "goes-on")
-            return (facts.jobs == "none" and bare) or (facts.jobs in made and begun and told)
-        case "held":
+            return facts.jobs in made and begun and facts.told in ("-", "goes-on")
+        case "waits":
             return facts.jobs in ("suspended", "withdrawn", "none") and bare
-        case "held-admitted":
+        case "admitted":
             known = ("none", "pending", "running", "leaving", "over-succeeded", "over-failed", "over-left")
             jobs = ("running", "suspended", "complete", "failed-policy")
             return facts.jobs in jobs and facts.leader in known and facts.peer in ("none", "running", "done")
@@ -378,7 +376,7 @@ def _is_worth(facts: Facts) -> bool:
     """Whether another case does not show the same."""
     if (facts.stop, facts.end, facts.fetched) in _RECORDS:
         return True
-    if facts.phase not in ("recorded", "queued", "held", "started"):
+    if facts.phase not in ("recorded", "waits", "started"):
         return False
     plain = facts.jobs in ("none", "running", "suspended", "complete", "failed-policy", "failed-deadline")
     return plain and facts.peers in ("-", "alone-failed") and facts.peer in ("none", "running")

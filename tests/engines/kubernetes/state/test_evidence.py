@@ -8,7 +8,7 @@ from tests.engines.kubernetes.state import facts
 from tests.engines.kubernetes.state.evidence import Case, all_cases
 
 CASES = tuple(all_cases())
-WITHOUT_PLAN = ("recorded", "queued", "held")
+WITHOUT_PLAN = ("recorded", "waits")
 
 
 def test_every_word_is_of_some_case_and_no_case_is_there_twice() -> None:

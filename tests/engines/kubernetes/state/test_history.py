@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.follow.logs import gap
 from echelon.engines.kubernetes.state import history
 from echelon.engines.kubernetes.state.history import LeaderEvents, opening_events
 from echelon.engines.kubernetes.state.standing import finish
+from echelon.engines.kubernetes.state.workers import Loss
 from echelon.model.copy import Manifest
 from echelon.model.event import Event, RootCause
 from echelon.model.output.log import EventLine, Line, LogLine
@@ -35,24 +36,13 @@ def line(number: int, event: dict[str, object]) -> EventLine:
 # The record
 
 
-def test_a_plan_without_jobs_is_no_start() -> None:
-    """The client that wrote it was cut off, or makes the Jobs at this moment."""
-    plan = plan_anywhere(replace(RECORD.job, framework="plain"))
-    waited = stored(started=False, queued=[{"at": 2, "reason": "no room"}], admitted="5.0")
-    found = replace(waited, run=replace(waited.run, plan=plan))
-    assert [each.kind for each in opening_events(found, has_jobs=False)] == ["recorded", "queued"]
-    started = ["recorded", "queued", "admitted"]
-    assert [each.kind for each in opening_events(found, has_jobs=True)] == started
-    assert [each.kind for each in opening_events(replace(found, started=True), has_jobs=False)] == started
-
-
 def test_a_run_that_kueue_has_not_admitted_is_queued() -> None:
     plan = plan_anywhere(replace(RECORD.job, framework="plain"))
-    made = stored(started=True, admitted="5.0")
-    found = replace(made, run=replace(made.run, plan=plan))
-    waiting = opening_events(found, has_jobs=True, queue="team")[-1]
+    made = stored()
+    found = replace(made, run=replace(made.run, plan=plan), admitted=5.0)
+    waiting = opening_events(found, "team")[-1]
     assert (waiting.kind, waiting.reason) == ("queued", "queued in Kueue's queue team")
-    assert opening_events(found, has_jobs=True)[-1].kind == "admitted"
+    assert opening_events(found)[-1].kind == "admitted"
 
 
 # The leader's log
@@ -133,6 +123,17 @@ def test_a_leader_that_replaces_another_does_not_know_how_it_was_lost_and_the_cl
             f"worker 0 was lost: {lost.reason}",
             "worker-evicted",
         )
+    asked: list[float] = []
+
+    def explain(_pods: object, until: float) -> Loss:
+        asked.append(until)
+        return Loss(kind="preempted", how="it was preempted by a pod of higher priority")
+
+    joined = LeaderEvents(explain=explain)  # by a command that did not see it
+    (again,) = joined.read(began_again, [pod(0, state=RUNNING)])
+    assert again.cause is not None
+    assert again.cause.summary == "worker 0 was lost: it was preempted by a pod of higher priority"
+    assert (again.cause.kind, again.cause.disruption, asked) == ("worker-evicted", "preempted", [3.0])
     other = {**guess, "worker": 1, "summary": "worker 1 was lost: its connection broke"}
     (of_another,) = leader.read(line(2, said("restarting", 4.0, restart=2, cause=other)), [])
     assert of_another.cause == convert(other, RootCause)

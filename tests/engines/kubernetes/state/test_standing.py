@@ -13,7 +13,7 @@ from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, st
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import finished_event
-from echelon.engines.kubernetes.state.standing import Evidence, Standing, standing
+from echelon.engines.kubernetes.state.standing import Evidence, Standing, Told, standing, told_end
 from echelon.model.event import Event
 
 
@@ -149,3 +149,34 @@ def test_a_run_that_was_stopped_before_it_began_has_no_other_end() -> None:
     assert end is not None
     assert end.outcome == "stopped"
     assert stand(stored(end={**SAID, "outcome": "stopped"}, started=False, stop=stop), [], []).doubt == ""
+
+
+LACKS = "worker 1: the log of rank 1 lacks lines: No space left on device"
+
+
+@pytest.mark.parametrize("stop", [None, {"at": 10.0, "reason": "stopped by ann"}])
+def test_an_end_says_which_output_lacks_lines(stop: object) -> None:
+    """By the leader's termination message, by its log, and beside what was not fetched."""
+    outcome, code = ("stopped", 143) if stop else ("succeeded", 0)
+    found = stored(**({"stop": stop} if stop else {}))
+    leader = pod(
+        state=ended(0 if not stop else 193, message=verdict(outcome, code, at=20.0, missing=[LACKS]))
+    )
+    done = job("Complete" if not stop else "Failed")
+    end = settled(found, [done], [leader])
+    assert end is not None
+    assert (end.outcome, end.missing) == (outcome, (LACKS,))
+    said = Event(kind="verdict", at=20.0, outcome=end.outcome, exit_code=code, missing=(LACKS,))
+    told = Told(has_lines=True, over=True, verdict=said, ended_at=21.0)
+    end = standing(Evidence(stored=found, jobs=[done], told=told), 1e9).end
+    assert end is not None
+    assert (end.outcome, end.missing) == (outcome, (LACKS,))
+
+
+def test_what_was_not_fetched_is_missing_beside_output_that_lacks_lines() -> None:
+    lost = "worker 0: its files not fetched: its pod is gone"
+    found = stored(collected={"at": 5.0, "host": "ann", "path": "/runs/demo", "missing": [lost, LACKS]})
+    over = Standing(state="succeeded", end=Event(kind="finished", at=4.0, missing=(LACKS,)))
+    end = told_end(over, found)
+    assert end is not None
+    assert end.missing == (LACKS, lost)

@@ -21,6 +21,7 @@ from echelon.model.event import Event
 NOW = 1_800_000_000.0
 RUN, PLAN = planned(CASES["roles"])
 NAMES = tuple(names.job_names(RUN.ref.name, PLAN.world))
+TIED = frozenset({"job-0"})
 STOP = Stop(at=NOW, reason="stopped by ann")
 FAILED = ends.failed("rank 1 exited with code 3", at=NOW, kind="rank")
 
@@ -51,9 +52,8 @@ def test_half_of_it() -> None:
     assert whole.is_half_made(stored(), jobs()[:1])
     assert whole.is_half_made(stored(), jobs(suspend=True)), "they are there, and nobody has released them"
     assert whole.is_half_made(stored(), [jobs()[0], *jobs(suspend=True)[1:]])
-    assert not whole.is_half_made(stored(started=True), jobs()[:1]), "somebody has deleted the other"
-    assert not whole.is_half_made(stored(started=True), jobs(suspend=True)), "somebody has suspended them"
-    assert not whole.is_half_made(stored(held=True), jobs(suspend=True)), "admission decides"
+    assert not whole.is_half_made(stored(owners=TIED), jobs()[:1]), "somebody has deleted the other"
+    assert not whole.is_half_made(stored(owners=TIED), jobs(suspend=True)), "somebody has suspended them"
     assert not whole.is_half_made(stored(run=RUN), []), "it has no plan yet"
     assert not whole.is_half_made(stored(dialect="tfjob"), jobs()[:1]), "one object is all of it"
 
@@ -97,7 +97,7 @@ LEFT = [pod(0, state=ended(RUN_OVER))]
 def test_what_goes_on_after_the_end(
     end: Event, about: dict[str, Any], there: list[Object], pods: list[Object], some: bool
 ) -> None:
-    found = whole.left_over(end, stored(started=True, **about), there, pods)
+    found = whole.left_over(end, stored(owners=TIED, **about), there, pods)
     assert named(found) == (NAMES[1:] if some else ())
 
 

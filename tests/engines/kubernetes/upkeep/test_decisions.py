@@ -92,7 +92,7 @@ def test_a_stop_that_was_left_in_the_record_is_carried_out() -> None:
 
 def admitted(*pods: Object, ago: float = 100.0, **more: Any) -> View:
     """A gang of two that was admitted, as far as its pods are there."""
-    seen = view(pods=list(pods), started=True, held="true")
+    seen = view(pods=list(pods), started=True)
     nodes = more.pop("nodes", ("node-a", "node-b"))
     plan = Plan(
         run="demo",
@@ -101,7 +101,8 @@ def admitted(*pods: Object, ago: float = 100.0, **more: Any) -> View:
         launches=(Launch(argv=("true",)),),
         placement=Placement(seats=tuple(Seat(worker=at, node=node) for at, node in enumerate(nodes))),
     )
-    about = {"held": True, "admitted": NOW - ago, "run": replace(seen.stored.run, plan=plan), **more}
+    run = replace(seen.stored.run, plan=plan)
+    about = {"admitted": NOW - ago, "run": run, "shape": plan, **more}
     return replace(seen, stored=replace(seen.stored, **about))
 
 
@@ -123,7 +124,7 @@ def test_a_gang_that_is_not_whole_in_time_is_rolled_back() -> None:
     (cut,) = due(replace(admitted(pod(0)), jobs=[own_job(workers=1), second]))
     assert isinstance(cut, RollBack), "the client was killed between two patches"
     assert due(replace(admitted(), jobs=[own_job(suspend=True)])) == [], "somebody else has suspended it"
-    assert due(view(pods=[pod(0), pending(1)])) == [], "it was not held: the scheduler makes it wait"
+    assert due(admitted(pod(0), pending(1), whole=True)) == [], "it was left to the scheduler"
     assert due(admitted(pod(0), pending(1), nodes=("", ""))) == [], "nodes are added for its pods"
 
 
@@ -178,8 +179,9 @@ def test_a_run_that_may_not_wait_does_not_wait_after_a_roll_back_either() -> Non
 def test_a_queued_run_that_was_stopped_is_withdrawn() -> None:
     """Its user's command was killed after it wrote the stop, and before it changed the Job."""
     stop = {"at": NOW - 20, "reason": "stopped by ann"}
-    waits = view(jobs=[], stop=stop, held="true")
-    waits = replace(waits, waiting=[own_job(suspend=True)])
+    waits = view(jobs=[], stop=stop)
+    shape = admitted().stored.shape
+    waits = replace(waits, stored=replace(waits.stored, shape=shape), waiting=[own_job(suspend=True)])
     withdrawn, kept = due(waits)
     assert isinstance(withdrawn, Withdraw)
     assert withdrawn.stop.reason == "stopped by ann"

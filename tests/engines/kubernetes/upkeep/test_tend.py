@@ -141,7 +141,7 @@ def test_a_tender_leaves_a_run_alone_that_was_made_anew(api: Api, stand_in: Stan
     stand_in.seen.clear()
     tender.keep(END)
     assert not tender.take()
-    assert [seen.method for seen in stand_in.seen] == ["GET", "GET"]
+    assert {seen.method for seen in stand_in.seen} == {"GET"}
 
 
 @pytest.mark.parametrize(("holder", "methods"), [("me/1/x", ["GET", "PATCH"]), ("laptop/1/a", ["GET"])])

@@ -15,6 +15,7 @@ import echelon
 from echelon.engines.local.folder import compaction
 from echelon.engines.local.folder.rundir import RunDir, open_log
 from echelon.engines.local.folder.tail import follow_logs
+from echelon.engines.machine import SMALL_CODE
 from echelon.model.output.log import each_line
 
 LINES = 4000
@@ -38,7 +39,7 @@ def ended(tmp_path: Path) -> RunDir:
     folder.worker_log(0, 1).write_text(f"{LINES}.5 1 [0] small\n")
     folder.code.mkdir()
     (folder.code / "train.py").touch()
-    folder.bundle.write_bytes(b"code")
+    folder.bundle.write_bytes(bytes(SMALL_CODE + 1))
     return folder
 
 
@@ -136,4 +137,5 @@ def test_a_real_run_is_compacted(home: Path) -> None:
     Path("train.py").write_text("")
     done = echelon.run("train.py", name="well", snapshot=True)
     assert done.wait(PATIENCE).state == "succeeded"
-    wait_until(lambda: not RunDir(home / "runs" / "well").bundle.exists(), "what was shipped to be deleted")
+    wait_until(lambda: not RunDir(home / "runs" / "well").code.exists(), "its code to be deleted")
+    assert done.code() is not None  # it is small

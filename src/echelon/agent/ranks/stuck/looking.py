@@ -12,7 +12,7 @@ import zlib
 
 from echelon.agent.loop import Loop
 from echelon.agent.ranks.processes import send, state_of
-from echelon.agent.ranks.stuck import recorder, stacks
+from echelon.agent.ranks.stuck import dumps, recorder, stacks
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ SIGNAL = 55  # as in launching/startup/sitecustomize.py, like the names of the f
 PATIENCE = 3.0  # seconds for the answers
 _LOOK = 0.05
 _LONGEST = 64 << 20  # bytes of an answer
-_FILES = (".stacks", ".ask", ".new", ".answer")
+_FILES = (".stacks", ".ask", ".new", ".answer", dumps.LAST)
 # The numbers of system calls that take a descriptor and wait for what is behind it.
 _CALLS = {
     "x86_64": {0: "reading", 17: "reading", 19: "reading", 1: "writing", 18: "writing", 73: "locking"},
@@ -32,7 +32,7 @@ _CALLS = {
 
 def forget(start: str) -> None:
     """Remove the files of a rank that has ended."""
-    for ending in _FILES:
+    for ending in (*_FILES, *dumps.names(start)):
         try:
             os.unlink(start + ending)
         except OSError:
@@ -48,8 +48,8 @@ def look(
 ) -> None:
     """Ask the ranks, each given with its process and where its files begin, and call `then()` with what is
     known of each: `place`, `trace` (a digest of the stack), `collective` (whether it waits in a library of
-    them), `state` and `does` as the kernel tells them, and `recorder`, as `read` makes it of the answer. With
-    `only_recorders` no signal is sent.
+    them), `debugged` (whether it is in a debugger of Python's), `state` and `does` as the kernel tells them,
+    and `recorder`, as `read` makes it of the answer. With `only_recorders` no signal is sent.
     """
     asked = {rank: _Asked(pid, start, not only_recorders, read) for rank, (pid, start) in ranks.items()}
     deadline = time.monotonic() + PATIENCE
@@ -98,6 +98,8 @@ class _Asked:
         if place is not None:
             found.update(place=place, collective=stacks.is_collective(frames))
             found["trace"] = zlib.crc32(repr(frames).encode())
+            if stacks.is_debugged(frames):
+                found["debugged"] = True
         if self._stack:
             self._empty()
         does = what_it_does(self._pid)

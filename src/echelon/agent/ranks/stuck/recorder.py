@@ -16,6 +16,9 @@ KEPT = (
 )
 TIMED = 200  # collectives of a group of which it is told when they were called
 _MOST_GROUPS = 16  # those whose newest collective is the newest
+_MOST_FRAMES = 100
+# What reading raises of text that is not an answer.
+_NO_ANSWER = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
 
 
 def read(text: bytes) -> dict[str, Any] | None:
@@ -25,9 +28,53 @@ def read(text: bytes) -> dict[str, Any] | None:
     a group there is nothing to compare.
     """
     found = _read(text)
-    if found is None:
+    return None if found is None else _reduce(*found)
+
+
+def read_dump(rank: int, dump: Any) -> dict[str, Any] | None:
+    """The same of what torch's own dump has; None if that has no group."""
+    groups: dict[str, Any] = {}
+    try:
+        configs = dump["pg_config"].items()
+        ranks = {str(name): json.loads(str(config["ranks"])) for name, config in configs if str(name)}
+        _add(groups, dump, ranks)
+        return _reduce(rank, groups) if groups else None
+    except _NO_ANSWER:
         return None
-    number, groups = found
+
+
+def give_up_newest(told: dict[str, Any]) -> None:
+    """Take the newest collective as one that is not done: Gloo counts one that has failed as done."""
+    groups = [group for group in told["groups"].values() if str(group["called"]) in group["calls"]]
+    if groups:
+        newest = max(groups, key=lambda group: group["calls"][str(group["called"])][3])
+        newest["done"] = min(newest["done"], newest["called"] - 1)
+
+
+def read_frames(text: bytes) -> list[tuple[str, str, str]]:
+    """Where a rank was that has written this at its end, as `stacks.find_frames` tells it."""
+    try:
+        return [_frame(*each) for each in json.loads(text.partition(b"\n")[0])["frames"][:_MOST_FRAMES]]
+    except _NO_ANSWER:
+        return []
+
+
+def frames_of_wait(dump: Any) -> list[tuple[str, str, str]]:
+    """Where the first collective of a dump was called that is not done."""
+    try:
+        waits = [entry for entry in dump["entries"] if not _is_done(entry) and not entry.get("is_p2p")]
+        first = min(waits, key=lambda entry: int(entry["time_created_ns"]))
+        frames = first["frames"][:_MOST_FRAMES]
+        return [_frame(each["name"], each["filename"], each["line"]) for each in frames]
+    except _NO_ANSWER:
+        return []
+
+
+def _frame(function: Any, file: Any, line: Any) -> tuple[str, str, str]:
+    return str(function)[:200], str(file)[:1000], str(line)[:20]
+
+
+def _reduce(number: Any, groups: dict[str, Any]) -> dict[str, Any]:
     for group in groups.values():
         # Not by `last_completed_collective`: Gloo's threads write it in any order, and it may stay behind.
         group["done"] = min(group.pop("pending"), default=group["called"] + 1) - 1
@@ -73,7 +120,7 @@ def _read(text: bytes) -> tuple[Any, dict[str, Any]] | None:
         groups: dict[str, Any] = {}
         for dump in dumps:
             _add(groups, dump, head.get("groups") or {})
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+    except _NO_ANSWER:
         return None
     return head.get("rank"), groups
 
@@ -89,10 +136,14 @@ def _add(groups: dict[str, Any], dump: dict[str, Any], ranks: dict[str, list[int
         )
         known = status.get(str(entry.get("pg_id"))) or {}
         group["called"] = max(group["called"], number, _number(known.get("last_enqueued_collective")))
-        if not (entry.get("retired") or entry.get("state") == "completed"):
+        if not _is_done(entry):
             group["pending"].append(number)
         group["newest"] = max(group["newest"], int(entry.get("time_created_ns") or 0))
         group["calls"][str(number)] = describe(entry)
+
+
+def _is_done(entry: dict[str, Any]) -> bool:
+    return bool(entry.get("retired") or entry.get("state") == "completed")
 
 
 def describe(entry: dict[str, Any]) -> list[Any]:

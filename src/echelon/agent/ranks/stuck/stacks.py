@@ -29,6 +29,7 @@ _COLLECTIVES = re.compile(
     r"/torch/distributed/(?:distributed_c10d|c10d_logger|rendezvous|_functional_collectives)\.py$"
     r"|/horovod/|/mpi4py/|/tensorflow/.*(?:collective|cross_device)"
 )
+_DEBUGGERS = re.compile(r"/(?:pdb|bdb)\.py$|/(?:debugpy|pydevd\w*|_pydevd\w*|ipdb|pudb|remote_pdb)/")
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python[0-9.]+)/|^<")
 
 
@@ -95,6 +96,11 @@ def is_collective(frames: list[tuple[str, str, str]]) -> bool:
     is written in C, as with mpi4py, cannot be told.
     """
     return bool(frames) and _COLLECTIVES.search(frames[0][1]) is not None
+
+
+def is_debugged(frames: list[tuple[str, str, str]]) -> bool:
+    """Whether a debugger has stopped the process, or waits for the one who debugs."""
+    return any(_DEBUGGERS.search(file) for _, file, _ in frames)
 
 
 def describe_place(frames: list[tuple[str, str, str]]) -> str | None:

@@ -6,17 +6,19 @@ They are the user's: no run owns them, and `rm` leaves them alone."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from echelon.engines.abilities import Put
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
 from echelon.engines.kubernetes.prerequisites.controllers import check_native, delete_objects
 from echelon.engines.kubernetes.state.workers import pods_by_worker
-from echelon.errors import Denied
+from echelon.errors import Denied, EchelonError
 from echelon.model.run import RunRef
 
 NAMESPACE = "Namespace"
+_CONTENT = ("data", "binaryData")
 _CHANGED = {"ConfigMap": ("data", "binaryData"), "Secret": ("data", "stringData")}
 """Kinds whose content may change at any time; most others hold what is in use, and stay as they are."""
 
@@ -43,12 +45,19 @@ class ClusterManifests:
     def check_taken_up(
         self, job: Mapping[str, Any], beside: Sequence[Mapping[str, Any]], done: Sequence[Put]
     ) -> None:
-        """Wait for a controller to take the job up; else remove it, and what of the rest was created."""
-        check_native(self._connect(), dict(job), _created(beside, done))
+        """Wait for a controller to take the job up; else remove it, and undo what was done for the rest."""
+        api = self._connect()
+        try:
+            check_native(api, dict(job), _created(beside, done))
+        except EchelonError:
+            _undo(api, beside, done)
+            raise
 
     def take_back(self, objects: Sequence[Mapping[str, Any]], done: Sequence[Put]) -> None:
-        """Remove what of the objects was created."""
-        delete_objects(self._connect(), _created(objects, done))
+        """Remove what of the objects was created, and give back what was replaced in others."""
+        api = self._connect()
+        delete_objects(api, _created(objects, done))
+        _undo(api, objects, done)
 
     def pods(self, ref: RunRef) -> Mapping[int, Mapping[str, Any]]:
         """The newest pod of each worker."""
@@ -98,10 +107,35 @@ def _put(api: Api, obj: dict[str, Any], *, dry_run: bool) -> Put:
         content = {key: obj[key] for key in _CHANGED.get(kind, ()) if key in obj}
         if not content:
             return Put(kind=kind, name=name, done="kept")
-        if not dry_run:
-            api.patch(kind, name, content, namespace=about.get("namespace"))
-        return Put(kind=kind, name=name, done="changed")
+        undo = None if dry_run else _change(api, kind, name, content, about.get("namespace"))
+        return Put(kind=kind, name=name, done="changed", undo=undo)
     return Put(kind=kind, name=name, done="created")
+
+
+def _change(api: Api, kind: str, name: str, content: Object, namespace: str | None) -> Object | None:
+    """Replace the content of an object, and return what undoes it; None where it may not be read."""
+    try:
+        before = api.get(kind, name, namespace=namespace)
+    except Denied:
+        before = None
+    after = api.patch(kind, name, content, namespace=namespace)
+    if before is None:
+        return None
+    kept: Object = {"metadata": {"resourceVersion": after["metadata"].get("resourceVersion")}}
+    for key in _CONTENT:
+        now, then = after.get(key) or {}, before.get(key) or {}
+        if now != then:
+            kept[key] = {**dict.fromkeys(now), **then}
+    return kept
+
+
+def _undo(api: Api, objects: Sequence[Mapping[str, Any]], done: Sequence[Put]) -> None:
+    """Give the content back that was replaced; where somebody else has changed it since, theirs stays."""
+    places = {(each["kind"], each["metadata"]["name"]): each["metadata"].get("namespace") for each in objects}
+    for each in done:
+        if each.undo is not None:
+            with suppress(Conflict, NotThere, Denied):
+                api.patch(each.kind, each.name, dict(each.undo), namespace=places.get((each.kind, each.name)))
 
 
 def _is_there(api: Api, obj: Mapping[str, Any]) -> bool:

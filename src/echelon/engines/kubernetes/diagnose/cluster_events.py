@@ -48,7 +48,7 @@ class Events:
             uid = event["involvedObject"].get("uid")
             if uid and about.get("uid") and uid != about["uid"]:
                 continue  # of an earlier object of the same name
-            found.append(_read(event))
+            found.append(read_event(event))
         return sorted(found, key=lambda each: each.last)
 
 
@@ -57,7 +57,8 @@ def last_of(events: Sequence[ClusterEvent], *reasons: str) -> ClusterEvent | Non
     return next((each for each in reversed(events) if each.reason in reasons), None)
 
 
-def _read(event: Object) -> ClusterEvent:
+def read_event(event: Object) -> ClusterEvent:
+    """An event as the API has it."""
     series = event.get("series") or {}
     made = moment(event.get("eventTime")) or moment((event.get("metadata") or {}).get("creationTimestamp"))
     first = moment(event.get("firstTimestamp")) or made or 0.0

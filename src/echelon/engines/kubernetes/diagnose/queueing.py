@@ -27,7 +27,7 @@ def find_untended(stored: Stored, jobs: Sequence[Object], *, now: float) -> Trou
     """
     if is_cut_off(stored, jobs, now) and is_free(stored.claim, now):
         return _untended(stored, "its submission was cut off before all of its Jobs were started", "starts")
-    if not is_untended(stored, has_jobs=bool(jobs), now=now):
+    if not is_untended(stored, now):
         return None
     return _untended(stored, stored.queued[-1].reason, "admits")
 

@@ -36,7 +36,7 @@ class SentCode:
 
     def is_due(self, ref: RunRef) -> bool:
         """Whether the run has code that is sent."""
-        return views.read_record(self._connect(), ref).shipped.sent > 0
+        return views.read_alone(self._connect(), ref).shipped.sent > 0
 
     def deliver(self, ref: RunRef, watch: CopyWatch) -> None:
         """Send it to the leader, which has started. Sending it again sends nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from shlex import quote
 from typing import Any
@@ -12,13 +12,12 @@ from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, No
 from echelon.engines.kubernetes.diagnose.claims import claims_of
 from echelon.engines.kubernetes.fields import annotation, moment
 from echelon.engines.kubernetes.quantities import amount_of
-from echelon.engines.kubernetes.record import dialect_of, read
+from echelon.engines.kubernetes.record import dialect_of
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.render.volumes import new_claim, user_volumes
+from echelon.engines.kubernetes.render.volumes import new_claim
 from echelon.engines.kubernetes.storage import shared_classes
-from echelon.errors import Denied, EchelonError, InvalidJob
+from echelon.errors import Denied, InvalidJob
 from echelon.model.engine.volume import Volume, check_unused
-from echelon.model.run import RunRef
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _OVER = ("Succeeded", "Failed")
@@ -38,9 +37,7 @@ def list_volumes(api: Api) -> list[Volume]:
         with suppress(NotThere):  # what a record names, and the cluster does not have
             jobs += api.list(kind).items
     policies = _policies(api)
-    return sorted(
-        (to_volume(claim, pods, jobs, records, policies) for claim in claims), key=lambda each: each.name
-    )
+    return sorted((to_volume(claim, pods, jobs, policies) for claim in claims), key=lambda each: each.name)
 
 
 def list_shared_classes(api: Api) -> list[str]:
@@ -86,7 +83,7 @@ def create_volume(
         made = api.create(new_claim(about, mode=mode, size=size, storage_class=storage_class))
     except AlreadyThere as error:
         raise InvalidJob("volume", name, "exists", hint="`echelon volume ls` shows it") from error
-    return to_volume(made, (), (), (), _policies(api))
+    return to_volume(made, (), (), _policies(api))
 
 
 def remove_volume(api: Api, volume: Volume) -> None:
@@ -99,14 +96,13 @@ def to_volume(
     claim: Object,
     pods: Sequence[Object],
     jobs: Sequence[Object],
-    records: Sequence[Object],
     policies: Mapping[str, str],
 ) -> Volume:
     """A claim with all that is known of it. Pure."""
     name, spec, status = claim["metadata"]["name"], claim.get("spec") or {}, claim.get("status") or {}
     mine = [pod for pod in pods if name in claims_of(pod.get("spec") or {}) and _lives(pod)]
     busy = [job for job in jobs if name in claims_of(_template_of(job)) and not dialects.end_of([job])]
-    runs = {_run_of(each) for each in (*mine, *busy)} | set(_waiting_runs(name, records))
+    runs = {_run_of(each) for each in (*mine, *busy)}
     asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     size = (status.get("capacity") or {}).get("storage") or asked
     storage_class = spec.get("storageClassName")
@@ -140,17 +136,6 @@ def _lives(pod: Object) -> bool:
 
 def _run_of(obj: Object) -> str:
     return str((obj["metadata"].get("labels") or {}).get(names.RUN, ""))
-
-
-def _waiting_runs(claim: str, records: Iterable[Object]) -> Iterable[str]:
-    """Queued runs that will mount the claim: nothing of them exists but their record."""
-    for obj in records:
-        run = obj["metadata"]["name"]
-        with suppress(EchelonError):  # of another version: its own commands report it
-            stored = read(obj, RunRef(engine="k8s", name=run))
-            waits = stored.queued and stored.run.plan is None and stored.stop is None
-            if waits and claim in claims_of({"volumes": user_volumes(stored.run.job.pod, run).volumes}):
-                yield run
 
 
 def _policies(api: Api) -> dict[str, str]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from echelon.engines.kubernetes import names, record
@@ -26,7 +27,7 @@ from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
 from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
-from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
+from echelon.engines.kubernetes.follow.troubles import explain_loss, find_troubles, out_of_touch
 from echelon.engines.kubernetes.follow.view import BetweenRead, View
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
@@ -64,7 +65,8 @@ def read_events(api: Api, ref: RunRef, *, of_pods: bool = False) -> Iterator[Eve
     if of_pods:
         view = replace(view, stored=replace(view.stored, collected=None))
     yield from _opening(view)
-    known, keeper = yield from _read_logs(api, view, needed=of_pods and view.stored.end is not None)
+    needed = of_pods and view.stored.end is not None
+    known, keeper = yield from _read_logs(api, view, needed=needed, explain=partial(explain_loss, api))
     found = standing(known, time.time())
     if found.end is not None and view.stored.stop is None and found.end.outcome in _UNEXPLAINED:
         view = replace(view, stored=views.read_record(api, ref))  # it may have been stopped while we looked
@@ -96,12 +98,12 @@ def examine(api: Api, view: View) -> Standing:
 
 
 def _read_logs(
-    api: Api, view: View, *, needed: bool = False
+    api: Api, view: View, *, needed: bool = False, explain: history.Explain | None = None
 ) -> Generator[Event, None, tuple[Evidence, KeeperView | None]]:
     """The events in the logs of a run's agents, and what is known from then on; `needed` if the leader's log
     must be read.
     """
-    leader, asked = history.LeaderEvents(), set[Source]({"leader"})
+    leader, asked = history.LeaderEvents(explain=explain), set[Source]({"leader"})
     for pod in workers.leader_pods(view.pods):
         lines = history.since_last_gap(_log_of(api, pod, needed=needed))
         for line in lines:
@@ -122,7 +124,7 @@ def _read_logs(
 
 def _keeper(api: Api, stored: Stored) -> KeeperView | None:
     """The keeper of a run whose results are not fetched."""
-    if stored.started and stored.collected is None:
+    if stored.may_have_run and stored.collected is None:
         with suppress(Denied, Refused):
             return find_keeper(api, stored)
     return None
@@ -152,7 +154,8 @@ def _log_of(api: Api, pod: Object, *, needed: bool = False) -> Iterator[Line]:
 def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors) -> Iterator[Event]:
     """What happens, until the end or the time-out."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    leader = history.LeaderEvents()
+    explain = partial(explain_loss, api)
+    leader = history.LeaderEvents(explain=explain)
     last_reason, began = "", time.monotonic()
     next_look = began + _FIRST_DIAGNOSIS
     reported: set[tuple[str, float]] = set()  # of the record's events
@@ -190,7 +193,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                 if now is not None and now.end is not None:
                     yield now.end
                     return
-                leader = leader if now is None else history.LeaderEvents(leader.known)
+                leader = leader if now is None else history.LeaderEvents(leader.known, explain)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + _DIAGNOSE
                 ask_keeper(api, view, leader)
@@ -283,7 +286,7 @@ def _watch_makers(ref: RunRef, mirror: Mirror) -> bool:
 
 
 def _opening(view: View) -> list[Event]:
-    return history.opening_events(view.stored, has_jobs=bool(view.jobs), queue=waits_in(view.jobs))
+    return history.opening_events(view.stored, waits_in(view.jobs))
 
 
 def _unreported(events: Sequence[Event], reported: set[tuple[str, float]]) -> list[Event]:
@@ -364,4 +367,4 @@ def _waiting(trouble: Trouble) -> Event:
 
 
 def _is_abandoned(view: View) -> bool:
-    return record.is_abandoned(view.stored, has_jobs=bool(view.jobs), now=time.time())
+    return record.is_abandoned(view.stored, time.time())

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
+from echelon.engines.kubernetes.diagnose.gone import KEPT, loss_of_gone
 from echelon.engines.kubernetes.diagnose.kueue import find_waiting, queue_of
 from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.nodes import inventory
@@ -58,6 +60,15 @@ def find_troubles(
         alone=alone,
         restarts=restarts,
     )
+
+
+def explain_loss(api: Api, pods: Sequence[Object], until: float) -> workers.Loss | None:
+    """How the pod of a worker was lost that `pods` have replaced, as far as the cluster still tells."""
+    events = None
+    if time.time() - until < KEPT:
+        with suppress(EchelonError):  # a right is missing: the run is told all the same
+            events = api.list("Event").items
+    return loss_of_gone(pods, events or (), until)
 
 
 def _waits_for_kueue(api: Api, jobs: Sequence[Object]) -> Trouble | None:

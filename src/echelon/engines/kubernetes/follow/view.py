@@ -8,7 +8,7 @@ from contextlib import suppress
 from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.held import waiting_jobs, with_jobs
+from echelon.engines.kubernetes.ledger import waiting_jobs, with_jobs
 from echelon.engines.kubernetes.ownership.belonging import belongs, maker_of
 from echelon.engines.kubernetes.ownership.between import (
     Between,
@@ -29,7 +29,7 @@ from echelon.values import frozen
 @frozen
 class View:
     """A run's record, the objects that its workers are made of, and its pods, replaced ones too. Of a run
-    that is held and not admitted, the objects are `waiting`.
+    that is not admitted, the objects are `waiting`.
     """
 
     stored: Stored
@@ -67,18 +67,28 @@ def is_record(obj: Object) -> bool:
 
 
 def find_record(api: Api, ref: RunRef) -> Stored | None:
-    """A run's record; None if there is none."""
+    """A run's record, with what its Jobs say; None if there is none."""
     found = find_object(api, ref.name)
     if found is None:
         return None
     stored = read(found, ref)
-    if not stored.held or stored.run.plan is not None:
-        return stored
-    return with_jobs(stored, _listed(api, stored))
+    known = stored.dialect in dialects.DIALECTS  # else its own commands tell
+    return with_jobs(stored, _listed(api, stored)) if known else stored
+
+
+def find_alone(api: Api, ref: RunRef) -> Stored | None:
+    """A run's record by itself; None if there is none."""
+    found = find_object(api, ref.name)
+    return None if found is None else read(found, ref)
+
+
+def read_alone(api: Api, ref: RunRef) -> Stored:
+    """The same; raises UnknownRun, which suggests the nearest name."""
+    return read(get_object(api, ref), ref)
 
 
 def read_record(api: Api, ref: RunRef) -> Stored:
-    """A run's record; raises UnknownRun, which suggests the nearest name."""
+    """A run's record, with what its Jobs say; raises UnknownRun, which suggests the nearest name."""
     found = find_record(api, ref)
     if found is None:
         raise missing(api, ref)
@@ -90,8 +100,8 @@ def look(api: Api, ref: RunRef, *, pods: bool = True) -> View:
     stored = read(get_object(api, ref), ref)
     listed = _listed(api, stored)
     selector = names.selector(ref.name, names.WORKER)
-    waits = stored.held and with_jobs(stored, listed).run.plan is None  # then it has no pods that matter
-    theirs = api.list("Pod", selector=selector).items if pods and not waits else []
+    matter = pods and with_jobs(stored, listed).may_have_run
+    theirs = api.list("Pod", selector=selector).items if matter else []
     return to_view(stored, listed, theirs, find_between(api, stored, theirs))
 
 
@@ -171,7 +181,7 @@ def own_pods(
 
     Pods of a run that waits again, since not all of them found a place, are on their way out."""
     name, plan = stored.run.ref.name, stored.run.plan
-    if stored.held and plan is None:
+    if plan is None and stored.shape is not None:
         return []
     planned = names.job_names(name, plan.world) if plan is not None else (name,)
     there = pairs_of(jobs)

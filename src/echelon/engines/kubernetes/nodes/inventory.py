@@ -1,4 +1,4 @@
-"""Nodes, pods, places kept for workers, and records, as the Cluster that placement reads: what is taken.
+"""Nodes, pods, and places kept for workers, as the Cluster that placement reads: what is taken.
 
 `look` asks the API server and needs the right to list nodes and the pods of all namespaces; without it the
 scheduler alone places a run, and all else works. `to_cluster` is pure."""
@@ -15,7 +15,6 @@ from echelon.engines.kubernetes.nodes.gpus import gpu_resource, gpus_of, is_gpu
 from echelon.engines.kubernetes.nodes.holder_names import holder_of, run_name
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
 from echelon.engines.kubernetes.quantities import amount_of
-from echelon.engines.kubernetes.record import TRIED_WITHIN, Outline, created, is_queued, leaves_queue
 from echelon.engines.kubernetes.render import dialects
 from echelon.errors import Unplaceable
 from echelon.model.engine.cluster import Cluster, LeftOut, Node
@@ -30,6 +29,7 @@ GPU_TOLERATIONS: tuple[Toleration, ...] = tuple({"key": key, "operator": "Exists
 ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 # Taints that come and go with a node's health or lifecycle; an administrator sets all others.
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted", "karpenter.sh/disrupt")
+TRIED_WITHIN = 60.0  # seconds; a tender tries to admit its queued run at least every 15
 _NAMED = 8  # values of a label that a hint names
 
 
@@ -40,7 +40,6 @@ class Seen:
     nodes: list[shapes.Node] | None
     pods: list[shapes.Pod]
     places: list[dialects.Place]
-    records: list[Outline]
     waiting: list[dialects.InQueue] = field(default_factory=list)  # runs whose objects wait
     in_kueue: list[dialects.InKueue] = field(default_factory=list)  # runs whose objects wait for Kueue
     all_namespaces: bool = True  # the pods of all namespaces, or of ours only
@@ -78,13 +77,12 @@ def look(
     if seen is None:
         seen = see(api, selector=selector)
     if seen.nodes is None or not seen.all_namespaces:
-        waiting = queued_runs(seen.records, api.namespace, waiting=seen.waiting)
+        waiting = queued_runs(seen.waiting, api.namespace)
         return Cluster(nodes=(), waiting=waiting, known=False, here=False)
     return to_cluster(
         seen.nodes,
         seen.pods,
         seen.places,
-        seen.records,
         seen.waiting,
         me=api.namespace,
         gpu_type=gpu_type,
@@ -92,10 +90,8 @@ def look(
     )
 
 
-def see(api: Api, *, selector: str = "", records: bool = True) -> Seen:
-    """List the objects that show what is used, as far as the user's rights go; without `records`, runs of
-    which only a record exists are not seen.
-    """
+def see(api: Api, *, selector: str = "") -> Seen:
+    """List the objects that show what is used, as far as the user's rights go."""
     from echelon.engines.kubernetes.client.api import ALL
     from echelon.engines.kubernetes.client.beside import beside
     from echelon.errors import Denied
@@ -114,12 +110,7 @@ def see(api: Api, *, selector: str = "", records: bool = True) -> Seen:
         pods = listed("Pod", shapes.Pod, fields=bound, namespace=ALL)
         return (pods, True) if pods is not None else (listed("Pod", shapes.Pod, fields=bound) or [], False)
 
-    def nodes_and_records() -> tuple[list[shapes.Node] | None, list[Outline]]:
-        nodes = listed("Node", shapes.Node, selector=selector)
-        of_runs = f"{names.COMPONENT}={names.RECORD}"
-        return nodes, (listed("ConfigMap", Outline, selector=of_runs) or []) if records else []
-
-    others = beside(nodes_and_records)
+    nodes = beside(lambda: listed("Node", shapes.Node, selector=selector))
     pods, all_namespaces = bound_pods()
     places: list[dialects.Place] = []
     waiting: list[dialects.InQueue] = []
@@ -132,12 +123,10 @@ def see(api: Api, *, selector: str = "", records: bool = True) -> Seen:
             places += [place for obj in found or () for place in dialect.places(obj)]
             waiting += filter(None, (dialect.in_queue(obj) for obj in found or ()))
             in_kueue += filter(None, (dialect.in_kueue(obj) for obj in found or ()))
-    nodes, outlines = others()
     return Seen(
-        nodes=nodes,
+        nodes=nodes(),
         pods=pods,
         places=places,
-        records=outlines,
         waiting=waiting,
         in_kueue=in_kueue,
         all_namespaces=all_namespaces,
@@ -148,7 +137,6 @@ def to_cluster(
     nodes: Sequence[shapes.Node],
     pods: Iterable[shapes.Pod],
     places: Iterable[dialects.Place],
-    records: Iterable[Outline] = (),
     waiting: Iterable[dialects.InQueue] = (),
     *,
     me: str,
@@ -171,7 +159,7 @@ def to_cluster(
     return Cluster(
         nodes=tuple(found),
         left_out=tuple(left_out),
-        waiting=queued_runs(records, me, waiting=waiting),
+        waiting=queued_runs(waiting, me),
         here=False,
         gpu_resource=resource,
     )
@@ -194,25 +182,16 @@ def no_such_nodes(nodes: Iterable[Mapping[str, Any]], wanted: Mapping[str, str])
     return Unplaceable(f"no node has {together} together", hint="ask for fewer labels with --node-selector")
 
 
-def queued_runs(
-    records: Iterable[Outline],
-    me: str,
-    now: float | None = None,
-    *,
-    waiting: Iterable[dialects.InQueue] = (),
-) -> tuple[str, ...]:
+def queued_runs(waiting: Iterable[dialects.InQueue], me: str, now: float | None = None) -> tuple[str, ...]:
     """The runs of our namespace that wait to be admitted, in the order in which they are: by priority, then
-    the oldest first. Of those that are held, their Jobs tell.
-
-    One whose tender was killed, so that admission was not tried lately, keeps no other run waiting."""
+    the oldest first. One whose tender was killed, so that admission was not tried lately, keeps no other run
+    waiting.
+    """
     now = time.time() if now is None else now
-    mine = [each for each in records if each.metadata.namespace == me]
-    leave = {each.metadata.name for each in mine if leaves_queue(each)}
-    order = [(0, created(each), each.metadata.name) for each in mine if is_queued(each, now)]
-    order += [
+    order = [
         (-each.priority, each.created, each.run)
         for each in waiting
-        if each.namespace == me and each.run not in leave and now - each.tried < TRIED_WITHIN
+        if each.namespace == me and now - each.tried < TRIED_WITHIN
     ]
     return tuple(name for _, _, name in sorted(order))
 

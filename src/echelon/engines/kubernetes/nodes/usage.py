@@ -35,7 +35,7 @@ def to_usage(seen: inventory.Seen, me: str) -> ClusterUsage:
         nodes=None if seen.nodes is None else tuple(_node_uses(seen, seen.nodes, me)),
         runs=(
             *_run_uses(seen, me),
-            *map(_waiting, inventory.queued_runs(seen.records, me, waiting=seen.waiting)),
+            *map(_waiting, inventory.queued_runs(seen.waiting, me)),
         ),
         holders=find_holders(seen, me),
     )

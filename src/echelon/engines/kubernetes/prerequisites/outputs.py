@@ -13,6 +13,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.prerequisites.asked import unless_denied
 from echelon.engines.kubernetes.record import is_abandoned, read
 from echelon.errors import Denied, StateTrouble, UnknownRun
 from echelon.model.job import Job
@@ -24,7 +25,7 @@ _Place = tuple[str, str]
 def check_output(api: Api, job: Job, ref: RunRef, own: Object | None = None) -> None:
     """Raise StateTrouble, which names it, if another run that goes on writes to the folder of a volume that
     the job names. With `own`, the record of this run, only one that was recorded before: of two that are
-    submitted at once, one has the folder. Who may not list records is not told.
+    submitted at once, one has the folder. Who may not list records is told so by `note_on_output`.
     """
     wanted = place_of(job)
     if wanted is None:
@@ -43,12 +44,21 @@ def check_output(api: Api, job: Job, ref: RunRef, own: Object | None = None) -> 
         except StateTrouble:
             continue  # of another version: where it writes is not known
         if place_of(job) == wanted and _goes_on(api, other):
-            claim, path = wanted
-            there = f"pvc:{claim}/{path}".rstrip("/")
             raise StateTrouble(
-                f"{there} is in use: run {name!r} writes to it",
+                f"{_named(wanted)} is in use: run {name!r} writes to it",
                 hint=f"--output chooses another folder; `echelon stop {name}` ends that run",
             )
+
+
+def note_on_output(api: Api, job: Job) -> str | None:
+    """What a user who may not list records should know: no other run is kept from the folder of a volume."""
+    wanted = place_of(job)
+    if wanted is None or unless_denied(lambda: api.may("list", "ConfigMap")) is not False:
+        return None
+    return (
+        f"{_named(wanted)} is not reserved for this run: you may not list configmaps, so whether another run "
+        "writes to it is not known"
+    )
 
 
 def place_of(job: Job) -> _Place | None:
@@ -57,6 +67,11 @@ def place_of(job: Job) -> _Place | None:
     if output is None or output.claim is None:
         return None
     return output.claim, posixpath.normpath("/" + output.path).strip("/")
+
+
+def _named(place: _Place) -> str:
+    claim, path = place
+    return f"pvc:{claim}/{path}".rstrip("/")
 
 
 def _age(obj: Object) -> tuple[float, str]:
@@ -69,7 +84,7 @@ def _goes_on(api: Api, ref: RunRef) -> bool:
 
     try:
         view = views.look(api, ref)
-        if is_abandoned(view.stored, has_jobs=bool(view.jobs), now=time.time()):
+        if is_abandoned(view.stored, time.time()):
             return False
         return not any(event.kind == "finished" for event in read_events(api, ref))
     except UnknownRun:

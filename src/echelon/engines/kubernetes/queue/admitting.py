@@ -1,10 +1,9 @@
-"""Admission of a run that is held: its Jobs are made to wait, started, made to wait again, or withdrawn.
+"""Admission of a run whose Jobs wait: they are started, made to wait again, or withdrawn.
 
-`hold` makes the Jobs, with the rights of the user who submits. All the rest is patches of Jobs, each with
-the version that it was decided on: nothing is created, no Secret is read, and the record is not written.
-Only where the shape of a run changes in a way that its Jobs cannot take (more groups than there are Jobs, or
-a server that freezes the resources of suspended Jobs) are they made anew; a process without the right to
-that gets ShapeKept, and admits the run in the shape that it has.
+All of it is patches of Jobs, each with the version that it was decided on: nothing is created, no Secret is
+read, and the record is not written. Only where the shape of a run changes in a way that its Jobs cannot take
+(more groups than there are Jobs, or a server that freezes the resources of suspended Jobs) are they made
+anew; a process without the right to that gets ShapeKept, and admits the run in the shape that it has.
 
 Several Jobs are started one after the other, the first one first: it has the plan. What is cut off in
 between, or does not get its nodes in time, is rolled back by upkeep (`tend`), the first Job last."""
@@ -18,17 +17,17 @@ from types import MappingProxyType
 from typing import Any
 
 from echelon.engines.base import ShapeKept, Taken
-from echelon.engines.kubernetes import held, names, objects, record
+from echelon.engines.kubernetes import ledger, names, objects, record
 from echelon.engines.kubernetes.client.api import Api, Conflict, Invalid, NotThere, Object
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.keeper import is_keeper
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.prerequisites import pod_security
-from echelon.engines.kubernetes.queue import leases, workload
+from echelon.engines.kubernetes.queue import leases, making, workload
 from echelon.engines.kubernetes.record import Stop, Stored, Waiting, with_reason
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
-from echelon.engines.kubernetes.render.manifests import owner_reference
+from echelon.engines.kubernetes.render.manifests import Started, owner_reference
 from echelon.engines.kubernetes.render.pod import RESTRICTED
 from echelon.engines.kubernetes.render.workload import workload_object
 from echelon.engines.kubernetes.suspended import is_suspended
@@ -40,27 +39,14 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 _TRIES = 5  # patches of a Job whose status the controller changes at the same time
 
 
-def hold(api: Api, stored: Stored, owner: Object, plan: Plan, variables: Mapping[str, str] = _NONE) -> None:
-    """Make the Jobs of a run that was recorded now, suspended; `owner` is its record. The record goes with
-    the first Job, and all others go with the record. `variables` are for ranks whose user does not set them.
+def hold(api: Api, stored: Stored, plan: Plan, variables: Mapping[str, str] = _NONE) -> None:
+    """Make the Jobs of a run that was recorded now, which wait, and ask Kueue where it admits them together.
+    `variables` are for ranks whose user does not set them.
     """
-    level, dialect = pod_security.level_of(api) or "", dialects.named(stored.dialect)
-    made = manifests.started_objects(
-        stored.run, plan, stored.shipped, dialect, security_level=level, held=True, variables=variables
-    )
-    for claim in made.claims:
-        objects.create(api, claim, made_for=stored.uid)
-    first, *others = made.jobs
-    there = objects.create(api, first, made_for=stored.uid)
-    for job in others:
-        objects.create(api, job, owner)
-    keeper = keeper_object(stored.run, plan, stored.shipped, security_level=level, held=True)
-    if keeper is not None:
-        objects.create_keeper(api, keeper, owner)
-    asked = workload_object(stored.run, made.jobs)
+    jobs = making.hold(api, stored, plan, level=pod_security.level_of(api) or "", variables=variables)
+    asked = workload_object(stored.run, jobs)
     if asked is not None:
-        workload.make(api, asked, owner)
-    api.patch("ConfigMap", stored.run.ref.name, record.tied([owner_reference(there)]), uid=stored.uid)
+        workload.make(api, asked, objects.record_of(stored))
 
 
 def start_in_kueue(api: Api, stored: Stored, plan: Plan) -> None:
@@ -69,7 +55,7 @@ def start_in_kueue(api: Api, stored: Stored, plan: Plan) -> None:
     """
     if stored.stop is None and stored.run.plan is None:
         pods = workload.wait_for_answer(api, stored)
-        _start_held(api, stored.run.ref, stored.shape or plan, lambda: None, pods)
+        _start_waiting(api, stored.run.ref, stored.shape or plan, lambda: None, pods)
 
 
 def wait_again(api: Api, view: View, reason: str) -> None:
@@ -77,7 +63,7 @@ def wait_again(api: Api, view: View, reason: str) -> None:
     stored, shape = view.stored, view.stored.shape
     roll_back(api, view, reason)
     workload.free(api, stored)
-    asked = None if shape is None else list(_rendered(stored, shape, view.jobs[0]).values())
+    asked = None if shape is None else _rendered(stored, shape, view.jobs[0]).jobs
     wanted = workload_object(stored.run, asked or ())
     if wanted is not None:
         workload.make(api, wanted, objects.record_of(stored))
@@ -88,11 +74,11 @@ def start(api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None]) -> 
     is asked while no other process of the namespace admits a run. Starting again does nothing.
     """
     with leases.admission(api):
-        _start_held(api, ref, plan, check_free)
+        _start_waiting(api, ref, plan, check_free)
     _check_security(api, ref, plan)
 
 
-def _start_held(
+def _start_waiting(
     api: Api, ref: RunRef, plan: Plan, check_free: Callable[[], None], pods: Mapping[str, Object] = _NONE
 ) -> None:
     """Start what waits; `pods` has what is added to the pods of each Job."""
@@ -100,7 +86,7 @@ def _start_held(
     stored = view.stored
     if stored.stop is not None or stored.run.plan is not None:
         return
-    if held.first_of(view.waiting, ref.name) is None:
+    if ledger.first_of(view.waiting, ref.name) is None:
         raise StateTrouble(f"run {ref.name!r} has no Jobs", hint="submit it again")
     check_free()
     try:
@@ -114,7 +100,8 @@ def _start_held(
 
 def _start(api: Api, view: View, plan: Plan, pods: Mapping[str, Object]) -> None:
     stored = view.stored
-    wanted = _rendered(stored, plan, view.waiting[0])
+    rendered = _rendered(stored, plan, view.waiting[0])
+    wanted = {job["metadata"]["name"]: job for job in rendered.jobs}
     for name, more in pods.items():
         _add_to_pods(wanted.get(name), more)
     there = {job["metadata"]["name"]: job for job in view.waiting}
@@ -123,6 +110,8 @@ def _start(api: Api, view: View, plan: Plan, pods: Mapping[str, Object]) -> None
         for name, job in wanted.items():
             if name not in there:
                 there[name] = objects.create(api, job, about)
+        if rendered.task is not None:
+            _write_task(api, stored, rendered.task)
     except Denied:
         raise _shape_kept(stored) from None
     at = round(time.time(), 3)
@@ -140,6 +129,14 @@ def _start(api: Api, view: View, plan: Plan, pods: Mapping[str, Object]) -> None
             change["metadata"] = {"annotations": {names.ADMITTED: None}}  # its tender suspends it
             api.patch(job["kind"], job["metadata"]["name"], change, uid=job["metadata"]["uid"])
         _recreate(api, stored, list(there.values()), wanted, at=at)
+
+
+def _write_task(api: Api, stored: Stored, task: str) -> None:
+    """Write a task into the record that is too long for annotations, for another plan than it was for."""
+    found = views.find_object(api, stored.run.ref.name)
+    old = ((found or {}).get("data") or {}).get(names.TASK_KEY)
+    if (wanted := ledger.with_groups(old, task)) != old:
+        api.patch("ConfigMap", stored.run.ref.name, record.tasked(wanted), uid=stored.uid)
 
 
 def _add_to_pods(job: Object | None, more: Object) -> None:
@@ -160,14 +157,14 @@ def _begin(api: Api, job: Object, wanted: Object, *, at: float) -> Object:
     template = True
     for _ in range(_TRIES):
         try:
-            return api.patch(kind, name, held.started(job, wanted, at=at, template=template))
+            return api.patch(kind, name, ledger.started(job, wanted, at=at, template=template))
         except Conflict:
             now = _now(api, job)
             if now is None or now["metadata"].get("generation") != job["metadata"].get("generation"):
                 raise
             job = now
         except Invalid:
-            if not template or held.is_resized(job, wanted):
+            if not template or ledger.is_resized(job, wanted):
                 raise
             template = False
     raise Conflict(f"the Job {name!r} changes all the time", hint="try again")
@@ -191,9 +188,9 @@ def _recreate(
     except Denied:
         raise _shape_kept(stored) from None
     for number, job in enumerate(wanted.values()):
-        begun = held.with_task_of(jobs[0], {**job, "spec": {**job["spec"], "suspend": False}})
+        begun = ledger.with_task_of(jobs[0], {**job, "spec": {**job["spec"], "suspend": False}})
+        begun["metadata"]["annotations"][names.ADMITTED] = str(at)
         if not number:
-            begun["metadata"]["annotations"][names.ADMITTED] = str(at)
             made = objects.create(api, begun, made_for=stored.uid)
             api.patch("ConfigMap", name, record.tied([owner_reference(made)]), uid=stored.uid)
         else:
@@ -209,19 +206,20 @@ def _check_security(api: Api, ref: RunRef, plan: Plan) -> None:
         return
     if pod_security.refuses(api, view.jobs, names.selector(ref.name, names.WORKER)):
         with suppress(ShapeKept):
-            wanted = _rendered(view.stored, plan, view.jobs[0], level=RESTRICTED)
+            rendered = _rendered(view.stored, plan, view.jobs[0], level=RESTRICTED)
+            wanted = {job["metadata"]["name"]: job for job in rendered.jobs}
             _recreate(api, view.stored, list(view.jobs), wanted, at=round(time.time(), 3))
 
 
 def _start_keeper(api: Api, stored: Stored, plan: Plan) -> None:
     """It is optional: without it results stay with the workers."""
-    made = keeper_object(stored.run, plan, stored.shipped, held=True)
+    made = keeper_object(stored.run, plan, stored.shipped, waits=True)
     if made is None:
         return
     with suppress(Denied, Refused):
         found = _keeper_of(api, stored)
         if found is not None and is_suspended(found):
-            change = held.template_change(found["spec"]["template"], made["spec"]["template"])
+            change = ledger.template_change(found["spec"]["template"], made["spec"]["template"])
             spec = {"suspend": False, **({"template": change} if change else {})}
             api.patch("Job", found["metadata"]["name"], {"spec": spec}, uid=found["metadata"]["uid"])
 
@@ -245,7 +243,7 @@ def roll_back(api: Api, view: View, reason: str) -> None:
         for job in mine:
             first = job["metadata"]["name"] == stored.run.ref.name
             if not is_suspended(job):
-                change = held.rolled_back(job, waits if first else (), at=at)
+                change = ledger.rolled_back(job, waits if first else (), at=at)
                 api.patch(job["kind"], job["metadata"]["name"], change)
         keeper = _keeper_of(api, stored)
         if keeper is not None and not is_suspended(keeper):
@@ -259,11 +257,11 @@ def _rolled_back(stored: Stored, reason: str, *, at: float) -> tuple[Waiting, ..
 
 def see_whole(api: Api, view: View) -> None:
     """Note that all pods of the gang are on nodes."""
-    first = held.first_of(view.jobs, view.stored.run.ref.name)
+    first = ledger.first_of(view.jobs, view.stored.run.ref.name)
     if first is not None:
         with suppress(Conflict):
             api.patch(
-                first["kind"], first["metadata"]["name"], held.seen_whole(first, at=round(time.time(), 3))
+                first["kind"], first["metadata"]["name"], ledger.seen_whole(first, at=round(time.time(), 3))
             )
 
 
@@ -271,13 +269,13 @@ def queue(api: Api, ref: RunRef, reason: str) -> None:
     """Write down why the run must wait, unless it was admitted or has ended."""
     for _ in range(_TRIES):
         view = views.look(api, ref)
-        first = held.first_of(view.waiting, ref.name)
+        first = ledger.first_of(view.waiting, ref.name)
         if first is None or view.stored.stop is not None:
             return
         at = round(time.time(), 3)
         waits = with_reason(view.stored.queued, reason, at=at)
         with suppress(Conflict):
-            api.patch(first["kind"], ref.name, held.queued(first, waits, at=at))
+            api.patch(first["kind"], ref.name, ledger.queued(first, waits, at=at))
             return
 
 
@@ -285,11 +283,11 @@ def withdraw(api: Api, view: View, stop: Stop) -> bool:
     """End a run that waits, for good; False if it was admitted meanwhile."""
     ref = view.stored.run.ref
     for _ in range(_TRIES):
-        first = held.first_of(view.waiting, ref.name)
+        first = ledger.first_of(view.waiting, ref.name)
         if first is None:
             return not view.jobs
         try:
-            api.patch(first["kind"], ref.name, held.withdrawn(first, stop))
+            api.patch(first["kind"], ref.name, ledger.withdrawn(first, stop))
         except Conflict:
             view = views.look(api, ref)
         except NotThere:
@@ -300,11 +298,10 @@ def withdraw(api: Api, view: View, stop: Stop) -> bool:
     return False
 
 
-def _rendered(stored: Stored, plan: Plan, like: Object, *, level: str = "") -> dict[str, Object]:
-    """The Jobs of the plan by name, the first one first; at the Pod Security level of one that is there."""
-    dialect = dialects.named(stored.dialect)
-    made = dialect.render(stored.run, plan, stored.shipped, security_level=level or level_of(like), held=True)
-    return {job["metadata"]["name"]: job for job in made}
+def _rendered(stored: Stored, plan: Plan, like: Object, *, level: str = "") -> Started:
+    """The Jobs of the plan, the first one first; at the Pod Security level of one that is there."""
+    dialect, level = dialects.named(stored.dialect), level or level_of(like)
+    return manifests.started_objects(stored.run, plan, stored.shipped, dialect, security_level=level)
 
 
 def _shape_kept(stored: Stored) -> ShapeKept:

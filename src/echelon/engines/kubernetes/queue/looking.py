@@ -25,7 +25,7 @@ class ClusterQueue:
     def look(self) -> QueueSnapshot:
         """The queue of all namespaces, or of the user's own."""
         api = self._connect()
-        seen = inventory.see(api, records=False)
+        seen = inventory.see(api)
         jobs = {each.uid: _read_job(api, each) for each in seen.waiting if each.namespace == api.namespace}
         waiting = [snapshot.queued_run(each, jobs.get(each.uid)) for each in seen.waiting]
         return QueueSnapshot(

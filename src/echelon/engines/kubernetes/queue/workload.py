@@ -1,6 +1,6 @@
 """A run of several Jobs in a queue of Kueue's: its Workload is made, read, and given back.
 
-The Jobs are held as for our own admission. That Kueue has admitted the Workload takes the place of a look
+The Jobs wait as for our own admission. That Kueue has admitted the Workload takes the place of a look
 for free nodes; what it says until then is why the run waits. If Kueue takes the quota back, all Jobs wait
 again, and another Workload asks anew. When the run is over the Workload is deleted: that frees its quota."""
 
@@ -18,6 +18,7 @@ from echelon.engines.kubernetes.fields import condition_of
 from echelon.engines.kubernetes.ownership import belonging
 from echelon.engines.kubernetes.record import Stored
 from echelon.errors import Denied
+from echelon.model.pods.pod import JOB
 
 _DECIDES = 3.0  # seconds within which Kueue has looked at a Workload
 _LOOK = 0.2
@@ -25,7 +26,9 @@ _LOOK = 0.2
 
 def is_in(stored: Stored) -> bool:
     """Whether Kueue admits the run by a Workload of its own."""
-    return stored.held and stored.run.job.pod.queue is not None
+    plan = stored.shape or stored.run.plan
+    several = plan is not None and len(plan.world.groups) > 1
+    return several and stored.dialect == JOB and stored.run.job.pod.queue is not None
 
 
 def make(api: Api, wanted: Object, owner: Object) -> None:

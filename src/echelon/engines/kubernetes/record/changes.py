@@ -4,8 +4,7 @@ A change that must not overwrite another one carries the version that it was dec
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ import msgspec
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import keys
 from echelon.engines.kubernetes.record.reading import MOST_WAITS
-from echelon.engines.kubernetes.record.values import Claim, Collected, Shipped, Stop, Stored, Waiting
+from echelon.engines.kubernetes.record.values import Claim, Collected, Shipped, Stop, Waiting
 from echelon.model.event import Event
 from echelon.model.plan import Plan
 from echelon.model.run import SCHEMA, Record
@@ -24,8 +23,8 @@ _OURS = "echelon.dev/"
 _MOST_MANIFESTS = 2000
 
 
-def new(record: Record, shipped: Shipped, *, held: bool = False) -> Object:
-    """The object of a run that is recorded now; with `held`, of one whose Jobs are made at once, and wait.
+def new(record: Record, shipped: Shipped) -> Object:
+    """The object of a run that is recorded now.
 
     Where its results belong is not part of it: the submitting machine keeps that (`engines/machine.py`)."""
     import echelon
@@ -37,8 +36,6 @@ def new(record: Record, shipped: Shipped, *, held: bool = False) -> Object:
         keys.DIALECT: record.job.pod.job_kind,
         keys.SHIPPED: _json(shipped),
     }
-    if held:
-        about["annotations"][keys.HELD] = "true"
     written = _json(replace(record, plan=None, results=""))
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {keys.RECORD: written}}
 
@@ -56,31 +53,14 @@ def renewed(known: Object, made: Object) -> Object:
     return {"metadata": change, "data": dict.fromkeys(known.get("data") or {}) | made["data"]}
 
 
-def admitted(plan: Plan, task: Mapping[str, Any], *, at: float, version: str = "") -> Object:
-    """The run has its plan, and its agents' task."""
-    data = {keys.PLAN: _json(plan), names.TASK_KEY: json.dumps(task)}
-    return {**_noted(version, **{keys.ADMITTED: str(at)}), "data": data}
-
-
-def started(owners: Sequence[Object], *, at: float) -> Object:
-    """All objects of the plan exist, and the record goes with them."""
-    change = _noted(**{keys.STARTED: str(at)})
-    change["metadata"]["ownerReferences"] = list(owners)
-    return change
+def tasked(task: str) -> Object:
+    """The run's agents have a task that is too long for an annotation of their pods."""
+    return {"data": {names.TASK_KEY: task}}
 
 
 def tied(owners: Sequence[Object]) -> Object:
-    """The record of a run that is held goes with these objects; with none, it stays by itself."""
+    """The record goes with these objects; with none, it stays by itself."""
     return {"metadata": {"ownerReferences": list(owners)}}
-
-
-def queued(stored: Stored, reason: str, *, at: float) -> Object:
-    """Admission was tried, and the run waits for `reason`."""
-    change = _noted(**{keys.TRIED: str(at)})
-    waits = with_reason(stored.queued, reason, at=at)
-    if waits != stored.queued:
-        change["data"] = {keys.QUEUED: _json(waits)}
-    return change
 
 
 def with_reason(

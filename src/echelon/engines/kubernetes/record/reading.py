@@ -44,27 +44,19 @@ def read(obj: Mapping[str, Any], ref: RunRef) -> Stored:
     except (KeyError, ValueError, RecursionError) as error:
         raise RunDamaged(ref.name, f"its record cannot be read: {one_line(error)}") from error
     owners = about.get("ownerReferences") or ()
-    # Schema 1 had no mark of its own for a start: a record that belonged to Jobs had been started.
-    began = keys.STARTED in notes or (
-        notes[keys.SCHEMA] == "1" and any(each.get("kind") == "Job" for each in owners)
-    )
     return Stored(
         run=replace(run, ref=ref, plan=plan, owner=one_line(run.owner), user=one_line(run.user)),
         uid=str(about.get("uid") or ""),
         version=str(about.get("resourceVersion") or ""),
         dialect=dialect_of(obj),
         shipped=shipped,
-        queued=read_waits(data.get(keys.QUEUED)),
-        admitted=read_moment(notes.get(keys.ADMITTED)),
-        started=began,
         stop=read_stop(notes.get(keys.STOP)),
         end=_read_end(data.get(keys.FINISHED)),
         collected=_read_collected(notes.get(keys.COLLECTED)),
         claim=_read_claim(notes.get(keys.CLAIM)),
-        tried=read_moment(notes.get(keys.TRIED)),
         owners=frozenset(str(each["uid"]) for each in owners),
         deleted=moment(about.get("deletionTimestamp")),
-        held=notes.get(keys.HELD) == "true",
+        admitted=run.created if plan is not None else None,
     )
 
 

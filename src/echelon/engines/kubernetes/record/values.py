@@ -70,26 +70,36 @@ class Claim:
 
 @frozen
 class Stored:
-    """A record as it is in the cluster. `version` is the API server's own count of changes to it."""
+    """What is known of a run by its record and, from `shape` on, by its Jobs. `version` is the API server's
+    own count of changes to the record.
+    """
 
-    run: Record
+    run: Record  # with its plan, once it is admitted
     uid: str
     version: str = ""
     dialect: str = "job"
     shipped: Shipped = Shipped()
-    queued: tuple[Waiting, ...] = ()
-    admitted: float | None = None
-    started: bool = False
     stop: Stop | None = None
     end: Event | None = None
     collected: Collected | None = None
     claim: Claim | None = None
-    tried: float | None = None  # when admission was last tried, while it is queued
-    owners: frozenset[str] = frozenset()  # uids of the objects that it goes with
-    held: bool = False  # its Jobs exist from the beginning; what follows is what they say
-    shape: Plan | None = None  # the plan that the Jobs would start with
-    whole: bool = False  # all pods of its gang were on nodes once
+    owners: frozenset[str] = frozenset()  # uids of the objects that it goes with, once all of them are there
     deleted: float | None = None
+    shape: Plan | None = None  # the plan that its Jobs have, or would start with
+    queued: tuple[Waiting, ...] = ()
+    tried: float | None = None  # when admission was last tried
+    admitted: float | None = None
+    whole: bool = False  # all pods of its gang were on nodes once, or it was left to the scheduler
+
+    @property
+    def started(self) -> bool:
+        """Whether the run was admitted."""
+        return self.run.plan is not None
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether the run was admitted, or had Jobs that are gone."""
+        return self.started or (bool(self.owners) and self.shape is None)
 
 
 def identity(stored: Stored) -> Identity:

@@ -6,7 +6,6 @@ workers leaves it out."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from echelon.engines.kubernetes import names
@@ -21,7 +20,7 @@ from echelon.engines.kubernetes.render.pod import (
     task_source,
     tolerations_of,
 )
-from echelon.engines.kubernetes.render.task import pod_task
+from echelon.engines.kubernetes.render.task import is_short, write_task
 from echelon.engines.kubernetes.render.volumes import quantity
 from echelon.model.plan import Plan
 from echelon.model.pods.template import merge_under
@@ -44,15 +43,17 @@ _THEIRS = (
 
 
 def keeper_object(
-    record: Record, plan: Plan, shipped: Shipped, *, security_level: str = "", held: bool = False
+    record: Record, plan: Plan, shipped: Shipped, *, security_level: str = "", waits: bool = False
 ) -> Object | None:
-    """The keeper's Job; None of a run that has none. With `held` it waits, as the workers' Jobs do."""
+    """The keeper's Job; None of a run that has none. Where the workers' Jobs wait, it does, too."""
     options, run = record.job.pod, plan.run
     keeper = options.keeper
     if keeper is None:
         return None
     group = plan.world.groups[0]
     size = quantity(keeper.size)
+    written = write_task(record, plan, shipped, dialects.named(options.job_kind))
+    task = written if is_short(written) else None
     spec: Object = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 5,
@@ -98,7 +99,7 @@ def keeper_object(
                 ],
             }
         ],
-        "volumes": _volumes(run, shipped, size, held=held),
+        "volumes": _volumes(run, shipped, size, task),
     }
     spec.update(chosen_by_user(options))
     about = {
@@ -112,7 +113,7 @@ def keeper_object(
             names.OWNER: record.owner,
             names.NO_SIDECAR: "false",
             names.STAYS: "false",
-            **({names.AGENTS_TASK: json.dumps(pod_task(record, plan, shipped))} if held else {}),
+            **({} if task is None else {names.AGENTS_TASK: task}),
         },
     }
     theirs = {key: value for key, value in (options.template.get("spec") or {}).items() if key in _THEIRS}
@@ -124,7 +125,7 @@ def keeper_object(
             "backoffLimit": _TRIES,
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": int(options.ttl),
-            **({"suspend": True} if held else {}),
+            **({"suspend": True} if waits else {}),
             "template": merge_under({"spec": theirs}, {"metadata": about, "spec": spec}),
         },
     }
@@ -136,7 +137,7 @@ def level_of(job: Object) -> str:
     return RESTRICTED if security.get("runAsNonRoot") else ""
 
 
-def _volumes(run: str, shipped: Shipped, size: str, *, held: bool) -> list[Object]:
+def _volumes(run: str, shipped: Shipped, size: str, task: str | None) -> list[Object]:
     """The agent is in the first of the ConfigMaps; the code, in the others, is not needed."""
     first = [{"key": piece.key, "path": piece.key} for piece in layout(shipped)[0][:1]]
     agent = {"configMap": {"name": map_names(run, shipped)[0], "items": first}}
@@ -144,7 +145,7 @@ def _volumes(run: str, shipped: Shipped, size: str, *, held: bool) -> list[Objec
     return [
         {
             "name": "bundle",
-            "projected": {"defaultMode": 0o444, "sources": [task_source(run, held=held), agent]},
+            "projected": {"defaultMode": 0o444, "sources": [task_source(run, task), agent]},
         },
         {"name": "secret", "secret": {**gang, "defaultMode": 0o444}},
         {"name": "work", "emptyDir": {"sizeLimit": size}},

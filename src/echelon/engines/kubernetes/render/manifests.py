@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.record import Shipped
 from echelon.engines.kubernetes.render.dialects import Dialect
 from echelon.engines.kubernetes.render.keeper import keeper_object
 from echelon.engines.kubernetes.render.payload import Payload, Piece, content, layout, map_names, weigh
-from echelon.engines.kubernetes.render.task import pod_task
+from echelon.engines.kubernetes.render.task import is_short, write_plan, write_task
 from echelon.engines.kubernetes.render.volumes import new_claim, results_claim
 from echelon.engines.kubernetes.render.workload import workload_object
 from echelon.model.plan import Plan
@@ -34,11 +34,11 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @frozen
 class Started:
-    """What is made when a run gets its place: a claim that outlives it, what its Jobs are made from and is
-    the record's, its Jobs, and the agents' task.
+    """What a run's workers are made of: a claim that outlives it, what its Jobs are made from and is the
+    record's, and its Jobs; and the agents' task, where it is too long for an annotation of the pods.
     """
 
-    task: Object
+    task: str | None
     claims: list[Object]
     beside: list[Object]
     jobs: list[Object]
@@ -106,26 +106,45 @@ def started_objects(
     dialect: Dialect,
     *,
     security_level: str = "",
-    held: bool = False,
     variables: Mapping[str, str] = _NONE,
+    at: float | None = None,
 ) -> Started:
-    """The Jobs of a run, the claim for its results if one is wanted, and its agents' task. With `held`, the
-    Jobs wait to be admitted. `variables` are for ranks whose user does not set them.
+    """The Jobs of a run that is admitted `at` that moment, or that waits to be admitted; the claim for its
+    results if one is wanted. `variables` are for ranks whose user does not set them.
     """
     claim = claim_object(record, plan)
+    task = write_task(record, plan, shipped, dialect, variables)
     made = dialect.render(
-        record, plan, shipped, security_level=security_level, held=held, variables=variables
+        record,
+        plan,
+        shipped,
+        security_level=security_level,
+        task=task if is_short(task) else None,
+        waits=at is None,
     )
-    task = {**pod_task(record, plan, shipped, variables), **dialect.TASK}
     jobs = [obj for obj in made if obj["kind"] in dialect.KINDS]
     if len(jobs) > 1:  # they wait for each other, and are released together
         jobs = [{**job, "spec": {**job["spec"], "suspend": True}} for job in jobs]
+    jobs[0]["metadata"]["annotations"] |= _admission(record, plan, at, several=len(jobs) > 1)
     return Started(
-        task={**task, "leader": {**task["leader"], "host": dialect.leader_service(plan.run)}},
+        task=None if is_short(task) else task,
         claims=[claim] if claim is not None else [],
         beside=[obj for obj in made if obj["kind"] not in dialect.KINDS],
         jobs=jobs,
     )
+
+
+def _admission(record: Record, plan: Plan, at: float | None, *, several: bool) -> dict[str, str]:
+    """What the first Job of a run says of its admission. One that starts at once is left to the scheduler:
+    nothing looks whether all of it has nodes.
+    """
+    notes = {names.PLAN: write_plan(plan), names.CREATED: str(record.created)}
+    if at is not None:
+        notes |= {names.ADMITTED: str(at), names.WHOLE: str(at)}
+    if several and record.job.pod.queue is not None:  # they are admitted by one Workload
+        notes[names.IN_KUEUE] = record.job.pod.queue
+    priority = getattr(record.job, "priority", 0)
+    return notes | ({names.PRIORITY: str(priority)} if priority else {})
 
 
 def claim_object(record: Record, plan: Plan) -> Object | None:
@@ -157,9 +176,10 @@ def render(
     """Every object of a run, in the order of their making, for a person to read or for kubectl to try.
 
     Secrets are masked, and what is shipped is named with its size instead of its bytes."""
-    made = started_objects(record, plan, shipped, dialect, security_level=security_level)
+    made = started_objects(record, plan, shipped, dialect, security_level=security_level, at=0.0)
     written = stored.new(record, shipped)
-    written["data"] |= stored.admitted(plan, made.task, at=0.0)["data"]
+    if made.task is not None:
+        written["data"] |= stored.tasked(made.task)["data"]
     masked = dict.fromkeys((secret.name for secret in record.job.secrets), MASK)
     found = [
         written,

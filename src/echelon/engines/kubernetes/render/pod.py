@@ -46,8 +46,9 @@ def pod_template(
     """The template of a group's pods: ours over the user's, the role's own before the one for all workers;
     the user's patch over both.
 
-    `bundles` are the ConfigMaps that the code travels in. With `task`, all that depends on the plan is in
-    fields of the pod that a suspended Job may change: the task itself is an annotation."""
+    `bundles` are the ConfigMaps that the code travels in. All that depends on the plan is in fields of the
+    pod that a suspended Job may change; the agents' task is an annotation or, without `task`, in the record.
+    """
     group, options, run = plan.world.groups[number], record.job.pod, plan.run
     theirs = user_volumes(options, run)
     spec: Object = {
@@ -63,7 +64,7 @@ def pod_template(
                 "image": image_of(record.job, group.role),
                 "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
                 "command": names.agent_command(record.job.python, names.TASK),
-                "env": list(_environment(record.job, group, None if task is not None else first_worker)),
+                "env": list(_environment(record.job, group)),
                 "resources": resources_of(group.resources, plan.gpu_resource),
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
@@ -76,7 +77,7 @@ def pod_template(
             }
         ],
         "volumes": [
-            *_own_volumes(run, bundles, held=task is not None),
+            *_own_volumes(run, bundles, task),
             {"name": "shm", "emptyDir": {"medium": "Memory", **_shm(record.job, group.resources)}},
             *theirs.volumes,
         ],
@@ -96,7 +97,8 @@ def pod_template(
                 **options.annotations,
                 names.OWNER: record.owner,
                 names.NO_SIDECAR: "false",
-                **({} if task is None else {names.AGENTS_TASK: task, names.FIRST_WORKER: str(first_worker)}),
+                names.FIRST_WORKER: str(first_worker),
+                **({} if task is None else {names.AGENTS_TASK: task}),
             },
         },
         "spec": spec,
@@ -120,12 +122,9 @@ def security_context(level: str) -> Object:
     return security
 
 
-def _environment(job: Job, group: Group, first_worker: int | None) -> Iterator[Object]:
-    if first_worker is not None:
-        yield {"name": names.ENV_FIRST_WORKER, "value": str(first_worker)}
-    annotated = (names.ENV_FIRST_WORKER, f"metadata.annotations['{names.FIRST_WORKER}']")
+def _environment(job: Job, group: Group) -> Iterator[Object]:
     for name, path in (
-        *((annotated,) if first_worker is None else ()),
+        (names.ENV_FIRST_WORKER, f"metadata.annotations['{names.FIRST_WORKER}']"),
         (names.ENV_POD_IP, "status.podIP"),
         (names.ENV_FAILURES, f"metadata.annotations['{names.FAILURE_COUNT}']"),
         (names.ENV_EVICTIONS, f"metadata.annotations['{names.EVICTION_COUNT}']"),
@@ -276,22 +275,22 @@ def _mpi_mounts(record: Record, number: int) -> list[Object]:
     return [{"name": "work", "mountPath": names.MPI_DIR, "subPath": names.LAUNCH_FILES, "readOnly": True}]
 
 
-def _own_volumes(run: str, bundles: Sequence[str], *, held: bool) -> list[Object]:
+def _own_volumes(run: str, bundles: Sequence[str], task: str | None) -> list[Object]:
     code = [{"configMap": {"name": each}} for each in bundles]
     gang = {"secretName": run, "items": [{"key": names.GANG_KEY, "path": names.GANG_KEY}]}
     return [
         {
             "name": "bundle",
-            "projected": {"defaultMode": 0o444, "sources": [task_source(run, held=held), *code]},
+            "projected": {"defaultMode": 0o444, "sources": [task_source(run, task), *code]},
         },
         {"name": "secret", "secret": {**gang, "defaultMode": 0o444}},  # whatever user the image has
         {"name": "work", "emptyDir": {}},
     ]
 
 
-def task_source(run: str, *, held: bool) -> Object:
-    """Where a pod's volume has the task from: the record, or the pod's own annotation."""
-    if not held:
+def task_source(run: str, task: str | None) -> Object:
+    """Where a pod's volume has the task from: the pod's own annotation, or the record."""
+    if task is None:
         return {"configMap": {"name": run, "items": [{"key": names.TASK_KEY, "path": names.TASK_KEY}]}}
     field = {"fieldPath": f"metadata.annotations['{names.AGENTS_TASK}']"}
     return {"downwardAPI": {"items": [{"path": names.TASK_KEY, "fieldRef": field}]}}

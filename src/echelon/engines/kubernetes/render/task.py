@@ -1,17 +1,18 @@
 """The task of agents in pods: where things are there, how long they wait and stay. Pure.
 
-Every pod sees it as a file: from the record's ConfigMap, into which the engine writes it when the run starts;
-or, of a run that is held until it is admitted, from an annotation of the pod, since only its Jobs change
-then. The plan is an annotation there, too."""
+Every pod sees it as a file, from an annotation of its own: so a process that may only patch Jobs can change
+it until they start. One that is too long for that (annotations are copied into every pod) is in the record's
+ConfigMap. The plan is an annotation of the first Job."""
 
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,7 +26,11 @@ from echelon.model.plan import Plan
 from echelon.model.pods.pod import PodOptions
 from echelon.model.run import Record
 
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.render.dialects import Dialect
+
 _NONE: Mapping[str, str] = MappingProxyType({})
+_LONGEST_TASK = 16 << 10  # characters of a task that every pod carries
 _LONGEST = 64 << 10  # characters of a plan that an annotation holds as they are
 _MOST = 32 << 20  # bytes of a plan, unpacked
 HANDOVER = 60.0  # seconds that workers stay at least where a keeper takes their results
@@ -68,6 +73,24 @@ def pod_task(
     return {**task, "env": {**variables, **task["env"]}}
 
 
+def write_task(
+    record: Record,
+    plan: Plan,
+    shipped: Shipped,
+    dialect: Dialect,
+    variables: Mapping[str, str] = _NONE,
+) -> str:
+    """The task as the agents read it, of pods that a controller of this dialect makes."""
+    task = {**pod_task(record, plan, shipped, variables), **dialect.TASK}
+    task["leader"] = {**task["leader"], "host": dialect.leader_service(plan.run)}
+    return json.dumps(task)
+
+
+def is_short(task: str) -> bool:
+    """Whether a task is an annotation of the pods; else it is in the record."""
+    return len(task) <= _LONGEST_TASK
+
+
 def write_plan(plan: Plan) -> str:
     """A plan as the value of an annotation: JSON, or compressed where it is long. All annotations of an
     object have 256 KiB, and a thousand workers need as much.
@@ -90,8 +113,8 @@ def read_plan(text: str) -> Plan | None:
 
 
 def _giving_way(plan: Plan) -> dict[str, Any]:
-    """Only workers that wait for GPUs can keep another run from its own; a single one is always whole. A held
-    run may get another number of workers, and its task stays.
+    """Only workers that wait for GPUs can keep another run from its own; a single one is always whole. A run
+    that waits may get another number of workers, and its task stays.
     """
     wants_gpus = any(group.resources.gpus for group in plan.world.groups)
     return {"give_way": GIVE_WAY} if wants_gpus else {}

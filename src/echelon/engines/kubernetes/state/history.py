@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -18,23 +18,30 @@ from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import GONE, explain
 from echelon.engines.kubernetes.state.standing import Told
-from echelon.engines.kubernetes.state.workers import disruption_of, is_running, last_loss, pods_by_worker
+from echelon.engines.kubernetes.state.workers import (
+    Loss,
+    disruption_of,
+    is_running,
+    last_loss,
+    pods_by_worker,
+)
 from echelon.model import ends
 from echelon.model.event import Disruption, Event, bounded, is_sound
 from echelon.model.output.log import EventLine, Line, is_gap
 
+Explain = Callable[[Sequence[Object], float], Loss | None]
 
-def opening_events(stored: Stored, *, has_jobs: bool, queue: str = "") -> list[Event]:
-    """What the record contains: that the run exists, was queued, was admitted.
 
-    A plan without Jobs belongs to a start that was cut off or is under way: the run is not admitted yet. One
-    that waits in a `queue` of Kueue's has its Jobs, and waits for Kueue."""
+def opening_events(stored: Stored, queue: str = "") -> list[Event]:
+    """What record and Jobs tell: that the run exists, was queued, was admitted. One that waits in a `queue`
+    of Kueue's is admitted by us, and waits for Kueue.
+    """
     events = [Event(kind="recorded", at=stored.run.created)]
     for each in stored.queued:
         if each.admitted is not None:  # and rolled back
             events.append(Event(kind="admitted", at=each.admitted))
         events.append(Event(kind="queued", at=each.at, reason=each.reason))
-    if stored.admitted is not None and stored.run.plan is not None and (has_jobs or stored.started):
+    if stored.admitted is not None:
         if queue:
             reason = f"queued in Kueue's queue {queue}"
             return [*events, Event(kind="queued", at=stored.admitted, reason=reason)]
@@ -45,10 +52,12 @@ def opening_events(stored: Stored, *, has_jobs: bool, queue: str = "") -> list[E
 class LeaderEvents:
     """Turns the leader's event lines into events, one line after another, until its last; `told` is what they
     tell of the end. What `known` has, which another one has read, is reported no more, and does not count.
+    `explain` tells how worker 0 was lost before a moment, where its pods do not show it.
     """
 
-    def __init__(self, known: set[str] | None = None) -> None:
+    def __init__(self, known: set[str] | None = None, explain: Explain | None = None) -> None:
         self.told = Told()
+        self._explain = explain
         self._own_loss: tuple[str, Disruption | None] | None = None  # how worker 0 was lost the last time
         self.known = set[str]() if known is None else known  # a state line repeats events
 
@@ -112,6 +121,8 @@ class LeaderEvents:
         if cause is None or (cause.kind, cause.worker) != ("worker-lost", 0):
             return event
         loss = last_loss(pods_by_worker(pods).get(0, []))
+        if loss is None and self._own_loss is None and self._explain is not None:
+            loss = self._explain(pods_by_worker(pods).get(0, []), event.at)
         known = self._own_loss if loss is None else (loss.how, disruption_of(loss))
         return event if known is None else replace(event, cause=ends.with_loss(cause, 0, *known))
 

@@ -100,7 +100,7 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
         over = True
     if stop is not None and (over or not jobs):
         return stopped(stop, at=max(at, stop.at))
-    if not jobs and not pods and stored.started:
+    if not jobs and not pods and stored.may_have_run:
         at = stored.deleted or stored.run.created
         return ends.run_lost("its Job was deleted, and the workers with it", at=at)
     if not over or (end is None and begins_anew(stored, jobs)):
@@ -188,8 +188,11 @@ def _from_verdict(
     """The end by the leader's verdict; a failure after a stop counts as the stop."""
     decided = verdict.get("at")
     first = stop is not None and isinstance(decided, int | float) and decided < stop.at
+    what = verdict.get("missing")
+    missing = tuple(map(one_line, what)) if isinstance(what, list) and what else None
     if stop is not None and not first and verdict["outcome"] != "succeeded":
-        return stopped_as_told(stop, verdict["outcome"], one_line(verdict.get("reason")), at=at)
+        end = stopped_as_told(stop, verdict["outcome"], one_line(verdict.get("reason")), at=at)
+        return replace(end, missing=missing)
     try:
         cause = convert(verdict.get("cause"), RootCause | None)
     except (msgspec.ValidationError, RecursionError):
@@ -202,6 +205,7 @@ def _from_verdict(
         outcome=verdict["outcome"],
         exit_code=code if known else 0 if verdict["outcome"] == "succeeded" else 1,
         reason=one_line(verdict.get("reason")) or None,
+        missing=missing,
         cause=explain(cause, pods) if cause is not None else None,
     )
 

@@ -106,7 +106,8 @@ def told_end(found: Standing, stored: Stored) -> Event | None:
         return None
     if collected is not None:
         where = f"{collected.host}:{collected.path}" if collected.path else None
-        end = replace(end, missing=collected.missing or None, fetched_to=where)
+        missing = tuple(dict.fromkeys((*(end.missing or ()), *collected.missing)))
+        end = replace(end, missing=missing or None, fetched_to=where)
     return with_doubt(end, found)
 
 
@@ -150,6 +151,7 @@ def finish(told: Told, stored: Stored, pods: Sequence[Object]) -> Event:
             if cause is not None and known is not None:
                 cause = known if (known.worker, known.rank) == (cause.worker, cause.rank) else cause
         end = ends.from_verdict(verdict, at=at, cause=cause)
+    end = replace(end, missing=verdict.missing)
     stated = tuple(each for _, mine in sorted(told.manifests.items()) for each in mine)
     return replace(end, manifests=stated or None)
 
@@ -165,11 +167,10 @@ def _going_on(known: Evidence) -> Standing:
 
 def _claimed(known: Evidence) -> Event | None:
     """The end that the record has. One that was never admitted has none, but that it was withdrawn, which is
-    a stop. The plan of one that is held is in its Jobs, which a resumption deletes; how its results came
-    stays.
+    a stop. The plan of one whose end was not kept is in its Jobs; how its results came stays.
     """
     stored = known.stored
-    never_began = not stored.started and stored.run.plan is None and stored.collected is None
+    never_began = not stored.may_have_run and stored.collected is None
     return None if never_began and not known.jobs and not known.pods else stored.end
 
 
@@ -234,7 +235,8 @@ def _could_tell(known: Evidence) -> tuple[Source, ...]:
             return ("leader",)
     if any(map(may_know, known.pods)):
         found.append("peers")
-    if known.keeper and stored.run.job.pod.keeper is not None and stored.started and stored.collected is None:
+    keeps = stored.run.job.pod.keeper is not None and stored.collected is None
+    if known.keeper and keeps and stored.may_have_run:
         found.append("keeper")
     return tuple(each for each in found if each not in known.asked)
 

@@ -1,8 +1,8 @@
 """Whether a run of several Jobs is whole: all of them are there and started, or none goes on. Pure.
 
-Its Jobs are made to wait, and are released together when all are there; the mark that the run has started
-comes last (`queue/starting.py`). What lies between was cut off, or a client is at it. At the other end, a Job
-may go on whose workers came too late to hear from the leader that the run is over."""
+Those of a run that starts at once are made to wait, and are released together when all are there; that its
+record goes with them comes last (`queue/making.py`). What lies between was cut off, or a client is at it. At
+the other end, a Job may go on whose workers came too late to be told by the leader that the run is over."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ _RAN = ("worker-running", "restarting", "rank-ended")
 
 
 def is_half_made(stored: Stored, jobs: Sequence[Object]) -> bool:
-    """Whether Jobs of a run that has its plan are yet to be made or released, and the run is not marked as
-    started. One that is held has marks of its own.
+    """Whether Jobs of a run that has its plan are yet to be made or released, and its record is not tied to
+    them. One that a command admits is tied before.
     """
     planned = _planned(stored)
-    if stored.held or stored.started or not planned:
+    if stored.owners or len(planned) < 2:
         return False
     there = {job["metadata"]["name"] for job in jobs}
-    waits = len(planned) > 1 and any_suspended(jobs)
-    return waits or not there.issuperset(planned)
+    return any_suspended(jobs) or not there.issuperset(planned)
 
 
 def is_cut_off(stored: Stored, jobs: Sequence[Object], now: float) -> bool:

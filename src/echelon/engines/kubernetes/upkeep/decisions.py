@@ -10,6 +10,7 @@ from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow.evidence import evidence
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.ledger import first_of
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import whole, workers
@@ -77,7 +78,7 @@ def decide(view: RunView, now: float) -> list[Action]:
             found += decide_admission(view, now)
         elif _is_overdue(stored.stop, stored.run.job, jobs, pods, now):
             found.append(EndJobs())
-    elif end != stored.end and (jobs or stored.held):
+    elif end != stored.end and (jobs or stored.shape is not None):
         found.append(KeepEnd(end=end))
     elif stored.end is not None and _have_ended(jobs):
         found.append(DropPayload())
@@ -95,7 +96,7 @@ def decide_admission(view: RunView, now: float) -> list[Action]:
         end = _end_of_waiting(stored, now)
         return [] if end is None else [Withdraw(stop=end)]
     plan = stored.run.plan
-    if not stored.held or stored.whole or stored.admitted is None or plan is None:
+    if stored.whole or stored.admitted is None or plan is None:
         return []
     if all_suspended(jobs):
         return []  # from outside: Kueue or a user will release it
@@ -154,10 +155,8 @@ def _is_untied(view: View) -> bool:
         return False
     if view.stored.stop is None and whole.is_half_made(view.stored, view.jobs):
         return False
-    mine = [*view.jobs, *view.waiting]
-    if view.stored.held:
-        mine = [job for job in mine if job["metadata"]["name"] == view.stored.run.ref.name]
-    return not {job["metadata"]["uid"] for job in mine} <= view.stored.owners
+    first = first_of([*view.jobs, *view.waiting], view.stored.run.ref.name)
+    return first is not None and first["metadata"]["uid"] not in view.stored.owners
 
 
 def _have_ended(jobs: Sequence[Object]) -> bool:

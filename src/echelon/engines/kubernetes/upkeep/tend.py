@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.follow.evidence import evidence
 from echelon.engines.kubernetes.follow.follow import examine
 from echelon.engines.kubernetes.follow.troubles import find_troubles, is_well
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.queue import admitting, starting, workload
+from echelon.engines.kubernetes.queue import admitting, making, workload
 from echelon.engines.kubernetes.record import Claim, Stored
 from echelon.engines.kubernetes.state import whole
 from echelon.engines.kubernetes.state.standing import standing
@@ -42,7 +42,6 @@ from echelon.engines.kubernetes.upkeep.actions import (
 from echelon.engines.kubernetes.upkeep.decisions import RunView, decide, decide_admission
 from echelon.errors import Denied, EchelonError
 from echelon.model.event import Event
-from echelon.model.plan import Plan
 from echelon.model.run import RunRef
 
 CLAIM_LASTS = 90.0  # seconds after its last renewal
@@ -60,7 +59,7 @@ def carry_out(api: Api, view: View, action: Action) -> None:
             case TieRecord():
                 objects.tie_record(api, stored, view.jobs or view.waiting)
             case CompleteStart():
-                starting.complete(api, stored, list(view.jobs))
+                making.complete(api, stored, list(view.jobs))
             case FreePod(pod=pod, uid=uid):
                 api.patch("Pod", pod, {"status": {"phase": "Failed"}}, subresource="status", uid=uid)
             case GiveUp(reason=reason):
@@ -73,12 +72,10 @@ def carry_out(api: Api, view: View, action: Action) -> None:
                 admitting.see_whole(api, view)
             case RollBack(reason=reason):
                 admitting.roll_back(api, view, reason)
-            case Withdraw(stop=stop) if stored.held:
-                admitting.withdraw(api, view, stop)
             case Withdraw(stop=stop):
-                api.patch("ConfigMap", name, record.stopping(stop), uid=stored.uid)
+                admitting.withdraw(api, view, stop)
             case KeepEnd(end=end):
-                api.patch("ConfigMap", name, record.finished(end, plan=_plan_of(stored)), uid=stored.uid)
+                api.patch("ConfigMap", name, record.finished(end, plan=stored.run.plan), uid=stored.uid)
                 workload.free(api, stored)
             case LookAfter(run=run):
                 _look_after(api, run)
@@ -95,11 +92,6 @@ def choose(api: Api, seen: RunView) -> list[Action]:
     if found and standing(evidence(seen.objects), now).lacks:
         return decide(replace(seen, standing=examine(api, seen.objects)), now)
     return found
-
-
-def _plan_of(stored: Stored) -> Plan | None:
-    """The plan of a run that is held, for its record: its Jobs may go before that."""
-    return stored.run.plan if stored.held else None
 
 
 def _look_after(api: Api, run: str) -> None:
@@ -133,7 +125,7 @@ class Tender:
 
     def take(self) -> bool:
         """Take the claim if it is free, or renew it; False if another process has it."""
-        stored = views.read_record(self._api, self._ref)
+        stored = views.read_alone(self._api, self._ref)
         now = time.time()
         if not self._is_meant(stored) or not may_take(stored.claim, self._holder, now):
             self.held = False
@@ -168,7 +160,7 @@ class Tender:
             carry_out(self._api, view, action)
         if evicted := self._find_eviction(view):
             admitting.wait_again(self._api, view, evicted)
-        self.queued = _is_queued(view.stored, view.jobs)
+        self.queued = record.is_queued(view.stored)
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
 
     def _find_eviction(self, view: View) -> str:
@@ -196,19 +188,14 @@ class Tender:
             if not self._is_meant(stored):
                 return
             if stored.end is None or (stored.end.at, stored.end.outcome) != (end.at, end.outcome):
-                change = record.finished(end, plan=_plan_of(stored))
+                change = record.finished(end, plan=stored.run.plan)
                 self._api.patch("ConfigMap", self._ref.name, change, uid=stored.uid)
             workload.free(self._api, stored)
 
     def release(self) -> None:
         """Give the claim up, so that the next tender need not wait until it expires."""
         with suppress(EchelonError):
-            stored = views.find_record(self._api, self._ref)
+            stored = views.find_alone(self._api, self._ref)
             if stored is not None and stored.claim is not None and stored.claim.holder == self._holder:
                 change = record.claimed(None, version=stored.version)
                 self._api.patch("ConfigMap", self._ref.name, change)
-
-
-def _is_queued(stored: Stored, jobs: Sequence[Object]) -> bool:
-    phase = record.phase_of(stored, has_jobs=bool(jobs), now=time.time())
-    return phase == "queued" and stored.stop is None

@@ -57,7 +57,7 @@ class WatchedJobs:
     """The jobs of one namespace."""
 
     shell = ports = delivery = volumes = checkup = usage = manifests = queueing = None
-    notebooks = sampling = programs = None
+    notebooks = sampling = programs = shipping = None
     traits = Traits(place="the cluster", remote=True, shared=True, foreign=True)
 
     def __init__(self, place: Place = USUAL) -> None:

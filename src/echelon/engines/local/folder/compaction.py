@@ -2,8 +2,8 @@
 
 Each rank's output is whole among the results; the agents' output here, with the time and the rank of each
 line, is compressed. The copy of the project is deleted, and, once nothing is left to resume, the archive that
-it came in. Each step is complete or undone wherever the process is killed: a compressed file gets its name
-when it is whole, and readers take either file. Standard library only: the supervisor does it last."""
+it came in, unless it is small: by that, runs are compared. Each step is complete or undone wherever the
+process is killed: a compressed file gets its name when it is whole, and readers take either file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import os
 import shutil
 from pathlib import Path
 
-from echelon.engines import durable
+from echelon.engines import durable, machine
 from echelon.engines.local.folder.rundir import RunDir, compressed
 
 _WORTH_IT = 64 * 1024  # bytes; a smaller file stays as it is
@@ -29,7 +29,8 @@ def compact(folder: RunDir, *, succeeded: bool) -> None:
     shutil.rmtree(folder.code, ignore_errors=True)
     if succeeded:
         with contextlib.suppress(OSError):
-            folder.bundle.unlink(missing_ok=True)
+            if folder.bundle.stat().st_size > machine.SMALL_CODE:
+                folder.bundle.unlink()
 
 
 def _compress(path: Path) -> None:

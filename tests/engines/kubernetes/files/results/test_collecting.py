@@ -62,6 +62,7 @@ class Taking:
         end: Event | None = END,
         may: bool = True,
         leave: bool = False,
+        stored_end: Event | None = None,
     ) -> None:
         self._may = may
         self.done: list[str] = []
@@ -70,7 +71,8 @@ class Taking:
         if submitted:
             self.submissions.remember(self.uid, Path("runs/demo").absolute())
         claim = {"holder": process_name() if claimed else "theirs/1/2/x", "until": 4e9}
-        records = iter([stored(tender=claim, collected=collected)])
+        now = stored(tender=claim, collected=collected)
+        records = iter([replace(now, end=stored_end) if stored_end is not None else now])
         later = stored(tender=claim, collected=then if then is not None else collected)
         shards = [Shard(worker=number, pod=each) for number, each in enumerate(pods)]
 
@@ -411,3 +413,20 @@ def _running(engine: KubernetesEngine, name: str) -> list[str]:
     stored = find_record(engine.api, RunRef(engine="k8s", name=name))
     pods = pods_of(engine.api, stored) if stored is not None else []
     return [pod["metadata"]["name"] for pod in pods if is_running(pod)]
+
+
+def test_output_that_lacks_lines_is_an_error_once_the_results_are_here(apart: pytest.MonkeyPatch) -> None:
+    """As on this machine; the second time, too, when only the record is read."""
+    lacks = "worker 1: the log of rank 1 lacks lines: No space left on device"
+    end = replace(END, missing=(lacks,))
+    taking = Taking(apart, submitted=True, end=end)
+    with pytest.raises(ResultsIncomplete, match=lacks) as caught:
+        taking.collect()
+    assert caught.value.exit_code == 123
+    assert list(caught.value.left_out) == [PIPE]
+    assert "release_workers" in taking.done
+    assert taking.fetched()
+    again = Taking(apart, submitted=True, collected=FETCHED, stored_end=end)
+    with pytest.raises(ResultsIncomplete, match=lacks):
+        again.collect()
+    assert again.done == []

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.render.dialects.judging import check_ending, condition, definition
 from tests.engines.kubernetes.render.test_manifests import check_parent_is_named, dump
-from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, planned
+from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, planned, task_of
 
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
@@ -155,7 +155,7 @@ def test_every_pod_is_the_worker_that_the_plan_has(name: str) -> None:
     selector = dialect.leader_selector(record.job.name).items()
     (leader,) = (pod for pod in pods if selector <= pod["metadata"]["labels"].items())
     assert worker_of(leader) == 0
-    task = Task(manifests.started_objects(record, plan, case.shipped, dialect).task)
+    task = Task(task_of(record, plan, case.shipped, dialect))
     assert (task.show_failure, task.give_way) == (False, 0.0)
 
 
@@ -167,7 +167,7 @@ def test_a_lost_leader_ends_the_job_and_others_are_replaced() -> None:
 def test_a_lost_worker_of_an_mpijob_is_not_waited_for() -> None:
     record, plan = planned(WRITTEN["mpijob"])
     policies = {spec["restartPolicy"] for spec in specs_of(job_of(WRITTEN["mpijob"])).values()}
-    task = Task(manifests.started_objects(record, plan, SHIPPED, dialects.named("mpijob")).task)
+    task = Task(task_of(record, plan, SHIPPED, dialects.named("mpijob")))
     assert (policies, task.replaced, task.restarts) == ({"Never"}, False, 1)
 
 
@@ -180,7 +180,7 @@ def test_a_service_of_the_runs_name_is_left_to_the_mpi_operator() -> None:
     record, plan = planned(WRITTEN["mpijob"])
     (service,) = (each for each in rendered(WRITTEN["mpijob"]) if each["kind"] == "Service")
     assert service["metadata"]["name"] == "rings-leader"
-    task = manifests.started_objects(record, plan, SHIPPED, dialects.named("mpijob")).task
+    task = task_of(record, plan, SHIPPED, dialects.named("mpijob"))
     assert task["leader"] == {"host": "rings-leader", "port": names.PORT}
 
 

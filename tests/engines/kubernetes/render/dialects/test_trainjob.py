@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.render.dialects.judging import check_ending, condition, definition
 from tests.engines.kubernetes.render.test_manifests import check_parent_is_named, dump
-from tests.engines.kubernetes.rendered import CASES, Case, planned
+from tests.engines.kubernetes.rendered import CASES, Case, planned, task_of
 
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
@@ -110,10 +110,11 @@ def test_every_pod_is_the_worker_that_the_plan_has(name: str) -> None:
         pod for pod in pods if DIALECT.leader_selector(run).items() <= pod["metadata"]["labels"].items()
     )
     assert worker_of(leader) == 0
-    started = manifests.started_objects(record, plan, ALL[name].shipped, DIALECT)
-    assert not Task(started.task).show_failure  # JobSets end with the first Job that fails
-    assert started.task["leader"]["host"] == rendered(ALL[name])["Service"]["metadata"]["name"]
-    assert started.task["leader"]["host"] != run  # which is the JobSet's Service
+    started = manifests.started_objects(record, plan, ALL[name].shipped, DIALECT, at=1.0)
+    task = task_of(record, plan, ALL[name].shipped, DIALECT)
+    assert not Task(task).show_failure  # JobSets end with the first Job that fails
+    assert task["leader"]["host"] == rendered(ALL[name])["Service"]["metadata"]["name"]
+    assert task["leader"]["host"] != run  # which is the JobSet's Service
     assert [each["kind"] for each in (*started.beside, *started.jobs)] == ["TrainingRuntime", "TrainJob"]
 
 

@@ -18,6 +18,8 @@ _STACKS_FD, _QUESTIONS_FD = 1000, 1001
 _TORCH = "torch.distributed.distributed_c10d"
 _NATIVE = "torch._C._distributed_c10d"
 _KEPT = "500"  # collectives that torch's flight recorder keeps
+_WAIT = 2.0  # seconds for what it has at the end of a rank
+_last: list = []  # type: ignore[type-arg]  # where the rank was then
 
 
 def _restore_path(here: str) -> None:
@@ -84,6 +86,8 @@ def _begin_to_answer(start: str) -> None:
 
     if "TORCH_NCCL_TRACE_BUFFER_SIZE" not in os.environ:  # its name before
         os.environ.setdefault("TORCH_FR_BUFFER_SIZE", _KEPT)
+    _let_torch_dump(start)
+    atexit.register(_write_last, start, os.getpid())
     os.mkfifo(start + ".ask", 0o600)
     opened = os.open(start + ".ask", os.O_RDWR)  # to write as well: so it never ends
     os.dup2(opened, _QUESTIONS_FD, False)
@@ -91,25 +95,71 @@ def _begin_to_answer(start: str) -> None:
     _thread.start_new_thread(_answer, (start,))
 
 
+def _let_torch_dump(start: str) -> None:
+    """NCCL's watchdog ends the process when a collective takes too long. Before, it writes what the recorder
+    has (`stuck/dumps.py`).
+    """
+    names = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+    if any(name in os.environ for name in names):
+        return  # the user wants it elsewhere
+    version = str(getattr(sys.modules.get("torch"), "__version__", "")).split(".")[:2]
+    # Newer ones warn of the older name.
+    older = all(each.isdigit() for each in version) and tuple(map(int, version)) < (2, 9)
+    os.environ[names[1] if older else names[0]] = start + ".dump."
+    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")
+
+
+def _write_last(start: str, pid: int) -> None:
+    """Have the thread write what the recorder has when an exception ends this rank, such as Gloo's after a
+    collective that took too long, and where it was. The thread does it, since CUDA may not answer any more.
+    """
+    failed = getattr(sys, "last_type", None)
+    if failed is None or not issubclass(failed, Exception) or os.getpid() != pid:
+        return
+    frames: list = []  # type: ignore[type-arg]
+    trace = getattr(sys, "last_traceback", None)
+    while trace is not None and len(frames) < 1000:
+        code = trace.tb_frame.f_code
+        frames.append((code.co_name, code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    _last.extend(frames[::-1][:100])
+    try:
+        import time
+
+        pipe = os.open(start + ".ask", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(pipe, b"!")
+        os.close(pipe)
+        ended = time.monotonic() + _WAIT
+        while time.monotonic() < ended and not os.path.exists(start + ".last"):
+            time.sleep(0.005)
+    except Exception:  # noqa: S110 - no such folder or no thread any more: it is not known then
+        pass
+
+
 def _answer(start: str) -> None:
     """Write what the recorder has, whenever a byte comes."""
     while True:
         try:
-            if not os.read(_QUESTIONS_FD, 64):
+            asked = os.read(_QUESTIONS_FD, 64)
+            if not asked:
                 return
-            answer = _read_recorder()
-            opened = os.open(start + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                while answer:
-                    answer = answer[os.write(opened, answer) :]
-            finally:
-                os.close(opened)
-            os.rename(start + ".new", start + ".answer")
+            _write(start, ".last" if b"!" in asked else ".answer", _read_recorder(_last))
         except Exception:
             return
 
 
-def _read_recorder() -> bytes:
+def _write(start: str, ending: str, answer: bytes) -> None:
+    """At once, as the agent sees it."""
+    opened = os.open(start + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        while answer:
+            answer = answer[os.write(opened, answer) :]
+    finally:
+        os.close(opened)
+    os.rename(start + ".new", start + ending)
+
+
+def _read_recorder(frames: list) -> bytes:  # type: ignore[type-arg]
     """A line on the process groups, and one for each recorder. Nothing is imported: the script may hang in an
     import. Before there is a group no recorder is asked, since that would make it.
     """
@@ -121,6 +171,8 @@ def _read_recorder() -> bytes:
     for group, name in list(world.pg_names.items()):
         groups[str(name)] = sorted(int(rank) for rank in world.pg_group_ranks.get(group, ()))
     head = {"rank": world.default_pg.rank(), "groups": groups} if world.default_pg is not None else {}
+    if frames:
+        head["frames"] = frames
     lines = [json.dumps(head).encode()]
     for name in ("_dump_fr_trace_json", "_dump_nccl_trace_json"):
         dump = getattr(native, name, None)

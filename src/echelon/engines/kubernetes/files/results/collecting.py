@@ -34,11 +34,12 @@ from echelon.engines.kubernetes.files.results.shards import (
 from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted, wait_for_owner
 from echelon.engines.kubernetes.files.results.whereabouts import has_own_claim, keeps_results
 from echelon.engines.kubernetes.files.transfer import Progress, fetch_tree
-from echelon.engines.kubernetes.follow.view import View, read_record
+from echelon.engines.kubernetes.follow.view import View, read_alone, read_record
 from echelon.engines.kubernetes.record import Collected, finished
 from echelon.engines.kubernetes.render.task import kept_folders
 from echelon.engines.kubernetes.state.whole import none_ran, other_jobs
 from echelon.engines.machine import Fetched, Submissions, process_name
+from echelon.engines.results import check_kept
 from echelon.errors import Denied, ResultsIncomplete, Unreachable, from_os_error
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
@@ -68,12 +69,18 @@ def collect_results(
         if wanted is not None:
             wait_for_owner(api, ref, wanted)
         asked = wanted.asked if wanted is not None else TakeOver()
-        return _collect(api, submissions, ref, progress, asked.tell)
+        left_out, end = _collect(api, submissions, ref, progress, asked.tell)
     except _NotLetGo:
         raise
     except Unreachable as error:
         reason = f"the results of run {ref.name!r} were not fetched: {error.message}"
         raise ResultsIncomplete(reason, hint=_again(ref)) from error
+    try:
+        check_kept(ref.name, end, "free some space, or write to another volume: --output")
+    except ResultsIncomplete as error:
+        error.left_out = left_out
+        raise
+    return left_out
 
 
 class _NotLetGo(Unreachable):
@@ -86,24 +93,25 @@ def _collect(
     ref: RunRef,
     progress: Progressed | None,
     tell: Callable[[str], object],
-) -> tuple[LeftOut, ...]:
+) -> tuple[tuple[LeftOut, ...], Event | None]:
+    """What cannot be copied, and the end of the run if its results are this process's to fetch."""
     stored = read_record(api, ref)
     taken_over = stored.claim is not None and stored.claim.holder == process_name()
     submitted = submissions.results_of(stored.uid) is not None
     if not submitted and not taken_over:
-        return ()
+        return (), None
     own = submissions.fetched(stored.uid, stored.run.created)
     if own is not None and stored.collected is not None:
         check_complete(ref, own.missing)
-        return ()
+        return (), stored.end
     seen = _look_at_end(api, ref)
     view = seen.view
     end = next((event for event in seen.events if event.kind == "finished"), None)
     if end is None:
-        return ()
+        return (), None
     if own is not None:  # the command that fetched them was cut off before it let the workers go
         _let_go(api, ref, view, seen.events, own)
-        return ()
+        return (), end
     if stored.collected is not None and not submitted:
 
         def hold() -> bool:
@@ -112,14 +120,14 @@ def _collect(
         # The owner gives its claim up when it has told the workers to leave, before they have left.
         if not any(each.pod for each in seen.shards()) or not still_hold(hold, stored.collected, tell):
             check_complete(ref, stored.collected.missing)  # nothing but the record can say more of it
-            return ()
+            return (), end
     left_out: list[LeftOut] = []
     try:
         _bring_home(api, submissions, ref, seen, progress, left_out)
     except ResultsIncomplete as error:
         error.left_out = left_out
         raise
-    return tuple(left_out)
+    return tuple(left_out), end
 
 
 def _bring_home(
@@ -159,7 +167,7 @@ def _bring_home(
         if (own := submissions.fetched(stored.uid, created)) is not None:
             check_complete(ref, own.missing)
             return
-        now = read_record(api, ref).collected
+        now = read_alone(api, ref).collected
         lost = all(each.lost for each in lacking)
         if now is not None and not submitted and lost:
             # The owner, from whom this process has taken over, has released them.

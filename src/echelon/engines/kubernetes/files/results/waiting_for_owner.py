@@ -14,7 +14,7 @@ from echelon.engines.kubernetes.fields import one_line
 from echelon.engines.kubernetes.files.results.seen import are_held
 from echelon.engines.kubernetes.files.results.shards import check_complete
 from echelon.engines.kubernetes.files.results.whereabouts import has_own_claim, keeps_results
-from echelon.engines.kubernetes.follow.view import read_record
+from echelon.engines.kubernetes.follow.view import read_alone
 from echelon.engines.kubernetes.record import Claim
 from echelon.engines.machine import describe_process
 from echelon.errors import ResultsIncomplete, RunTimedOut
@@ -55,7 +55,7 @@ def wait_for_owner(api: Api, ref: RunRef, wanted: Wanted) -> None:
     """
     told, at_work = "", time.monotonic()
     while not wanted.tender.take():
-        stored = read_record(api, ref)
+        stored = read_alone(api, ref)
         if not keeps_results(stored.run) and not has_own_claim(stored.run):
             return  # they are on a volume of the user's, and stay there
         held = are_held(api, ref)

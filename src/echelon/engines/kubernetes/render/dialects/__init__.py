@@ -74,12 +74,13 @@ class Dialect(Protocol):
         shipped: Shipped,
         *,
         security_level: str = "",
-        held: bool = False,
-        variables: Mapping[str, str] = ...,
+        task: str | None = None,
+        waits: bool = False,
     ) -> list[Object]:
         """The objects whose controller makes the pods of a run, one for each group of equal workers; before
-        them, what they are made from, of other kinds. With `held` they wait, a change that is sent before
-        they start may give them another plan, and the agents' task is with them, with these variables.
+        them, what they are made from, of other kinds. The agents' `task` is with the pods, or, without it, in
+        the record. Objects that have to be admitted first `wait`, and a change that is sent before they start
+        may give them another plan.
         """
         ...
 

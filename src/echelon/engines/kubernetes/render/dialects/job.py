@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -21,7 +20,6 @@ from echelon.engines.kubernetes.render.dialects.lifetime import time_to_live
 from echelon.engines.kubernetes.render.dialects.place import InKueue, InQueue, Place
 from echelon.engines.kubernetes.render.payload import map_names
 from echelon.engines.kubernetes.render.pod import planned_nodes, pod_template
-from echelon.engines.kubernetes.render.task import pod_task, write_plan
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 KINDS: tuple[str, ...] = ("Job",)
-_NONE: Mapping[str, str] = MappingProxyType({})
 CONTAINER = names.CONTAINER
 KEEPS_PLACES = True
 MADE_FROM: tuple[str, ...] = ()
@@ -42,7 +39,7 @@ _ENDS = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
 
 
 class _Annotations(shapes.Shape, frozen=True):
-    """The planned nodes of the workers, a JSON list; and how a run that is held stands in the queue."""
+    """The planned nodes of the workers, a JSON list; and how the run stands in the queue."""
 
     nodes: str = field(name=names.NODES, default="")
     waits: str = field(name=names.WAITS, default="")
@@ -108,13 +105,12 @@ def render(
     shipped: Shipped,
     *,
     security_level: str = "",
-    held: bool = False,
-    variables: Mapping[str, str] = _NONE,
+    task: str | None = None,
+    waits: bool = False,
 ) -> list[Object]:
-    """One Indexed Job for each group of equal workers; suspended, with `held`, and with all that depends on
-    the plan in fields that may change until it starts.
+    """One Indexed Job for each group of equal workers. All that depends on the plan is in fields that may
+    change until it starts.
     """
-    task = json.dumps(pod_task(record, plan, shipped, variables)) if held else None
     job_names = names.job_names(plan.run, plan.world)
     found = []
     for number, first_worker in enumerate(names.first_workers(plan.world)):
@@ -136,27 +132,16 @@ def render(
             security_level=security_level,
             task=task,
         )
-        waits = held or record.job.pod.queue is not None
+        suspend = waits or record.job.pod.queue is not None
         spec = {
-            **indexed_spec(plan, number, first_worker, names.CONTAINER, suspend=waits),
+            **indexed_spec(plan, number, first_worker, names.CONTAINER, suspend=suspend),
             "ttlSecondsAfterFinished": int(time_to_live(record)),
             "template": template,
         }
         # So that the leader's pod has a name in DNS; a user's own Service is more important.
         spec["template"]["spec"].setdefault("subdomain", names.leader_host(plan.run))
-        if held and not number:
-            about["annotations"] |= held_notes(record, plan)
         found.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec})
     return found
-
-
-def held_notes(record: Record, plan: Plan) -> dict[str, str]:
-    """What the first Job of a run that is held says of it, for processes that see only the Jobs."""
-    notes = {names.PLAN: write_plan(plan), names.CREATED: str(record.created)}
-    if record.job.pod.queue is not None:
-        notes[names.IN_KUEUE] = record.job.pod.queue
-    priority = getattr(record.job, "priority", 0)
-    return notes | ({names.PRIORITY: str(priority)} if priority else {})
 
 
 def leader_selector(run: str) -> dict[str, str]:

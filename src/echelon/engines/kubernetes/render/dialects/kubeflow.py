@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names, shapes
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 MOST_WORKERS = 100_000
 _OF_JOBS = (names.ENV_FAILURES, names.ENV_EVICTIONS)  # variables that only the Job controller can fill
-_NONE: Mapping[str, str] = MappingProxyType({})
 _NOT = "leave --as out: Jobs have no such limit"
 
 
@@ -108,11 +106,11 @@ class Replicated:
         shipped: Shipped,
         *,
         security_level: str = "",
-        held: bool = False,
-        variables: Mapping[str, str] = _NONE,  # noqa: ARG002  the task of an object that is not held is apart
+        task: str | None = None,
+        waits: bool = False,
     ) -> list[Object]:
         """One job for all workers."""
-        assert not held, "the controller admits it"
+        assert not waits, "the controller admits it"
         found = self.replicas(plan.world)
         split = replace(plan, world=World(groups=tuple(each.group for each in found)))
         about = metadata_of_all(record, plan)
@@ -125,6 +123,7 @@ class Replicated:
                 bundles=map_names(record.ref.name, shipped),
                 first_worker=each.first,
                 security_level=security_level,
+                task=task,
             )
             specs[each.type] = {
                 "replicas": each.group.workers,

@@ -8,7 +8,6 @@ leaves with 0, and the leader ends the run. A running TrainJob has no condition;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names
@@ -44,7 +43,6 @@ KEEPS_PLACES = False
 MADE_FROM: tuple[str, ...] = (RUNTIME,)
 TASK: Mapping[str, Any] = {"show_failure": False, "leader_pod": None}
 Shape: type[Any] = Unread
-_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def check(job: Job) -> None:
@@ -59,11 +57,11 @@ def render(
     shipped: Shipped,
     *,
     security_level: str = "",
-    held: bool = False,
-    variables: Mapping[str, str] = _NONE,  # noqa: ARG001  the task of an object that is not held is apart
+    task: str | None = None,
+    waits: bool = False,
 ) -> list[Object]:
     """The runtime with the Jobs of all groups, and the TrainJob that names it."""
-    assert not held, "the controller admits it"
+    assert not waits, "the controller admits it"
     jobs = []
     firsts = names.first_workers(plan.world)
     for number, (name, first) in enumerate(zip(_job_names(plan.world), firsts, strict=True)):
@@ -74,6 +72,7 @@ def render(
             bundles=map_names(record.ref.name, shipped),
             first_worker=first,
             security_level=security_level,
+            task=task,
         )
         spec = indexed_spec(plan, number, first, CONTAINER)
         made: Object = {"spec": {**spec, "template": _for_trainer(template, record)}}

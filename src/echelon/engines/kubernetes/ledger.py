@@ -1,10 +1,13 @@
-"""A run that is held: its Jobs exist from the beginning, suspended, and admission starts them. Pure.
+"""What the Jobs of a run say of its admission, and every change that is made to them. Pure.
 
-All that admission decides is in the Jobs: the plan and how the run stands in the queue are annotations of
-the first one, the task of the agents is one of the pods. So a process that may only patch Jobs can admit a
-run of any user, and needs no right to create anything. Here is what the Jobs say, folded into the record
-(`with_jobs`), and every change that is made to them. A change carries the version of the Job that it was
-decided on."""
+The plan, when the run was admitted, why it waits and that all of its pods had nodes are annotations of its
+first Job, whatever kind it is of. So there is one ledger, and a process that may only patch Jobs can admit a
+run of any user. `with_jobs` folds what the Jobs say into the record.
+
+A run waits while its first Job is suspended and was not admitted since the last try. Where a command admits
+it, its Jobs are made so; those of a run that starts at once are admitted from the beginning, and left to the
+scheduler (`whole`): nothing rolls them back. Changes carry the version of the Job that they were decided on.
+"""
 
 from __future__ import annotations
 
@@ -46,16 +49,20 @@ _THEIRS_TO_CHANGE = (
 
 
 def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
-    """The record, with what the Jobs of a run that is held say; any other as it is. A run whose first Job is
-    suspended is not started, and has no plan yet; unless it was suspended from outside after it was admitted.
+    """The record, with what the run's Jobs say. A run whose first Job is suspended is not admitted, and has
+    no plan yet; unless it was suspended from outside after it was admitted. What the record itself has of a
+    run that has ended stays where no Job is left.
     """
     first = _first(stored, jobs)
     if first is None:
         return stored
     notes = first["metadata"].get("annotations") or {}
+    if names.PLAN not in notes and stored.run.plan is not None:
+        return stored  # of an older version, which keeps it in the record
     plan = _read_plan(stored, notes.get(names.PLAN))
     stored = replace(
         stored,
+        run=replace(stored.run, plan=None),
         shape=plan,
         queued=read_waits(notes.get(names.WAITS)),
         tried=read_moment(notes.get(names.TRIED)),
@@ -63,24 +70,24 @@ def with_jobs(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Stored:
         whole=names.WHOLE in notes,
     )
     admitted = read_moment(notes.get(names.ADMITTED))
-    if dialects.of(first).is_withdrawn(first) or (
-        is_suspended(first) and not _is_suspended_by_others(admitted, stored.tried)
-    ):
+    idle = is_suspended(first) or dialects.of(first).is_withdrawn(first)
+    if idle and not _is_later(admitted, stored.tried):
         return stored
-    admitted = admitted or stored.run.created
-    return replace(stored, run=replace(stored.run, plan=plan), admitted=admitted, started=True)
+    return replace(stored, run=replace(stored.run, plan=plan), admitted=admitted or stored.run.created)
 
 
-def _is_suspended_by_others(admitted: float | None, tried: float | None) -> bool:
-    """Whether it was not us who suspended a Job that had been admitted: a roll-back is written down in it."""
+def _is_later(admitted: float | None, tried: float | None) -> bool:
+    """Whether a run was admitted since it waited last, as its Jobs have it: roll-backs are noted there.
+    If they are suspended then, others did it.
+    """
     return admitted is not None and (tried is None or tried < admitted)
 
 
 def waiting_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
-    """The Jobs of a run that is held and not admitted, the first one first; those, too, that its shape has no
-    use for now.
+    """The Jobs of a run that is not admitted, the first one first; those, too, that its shape has no use for
+    now.
     """
-    if not stored.held or stored.run.plan is not None:
+    if stored.run.plan is not None:
         return []
     mine = [job for job in jobs if belongs(job, identity(stored)) and is_suspended(job)]
     return sorted(mine, key=lambda job: job["metadata"]["name"] != stored.run.ref.name)
@@ -92,8 +99,6 @@ def first_of(jobs: Sequence[Object], run: str) -> Object | None:
 
 
 def _first(stored: Stored, jobs: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    if not stored.held:
-        return None
     mine = (job for job in jobs if job["metadata"]["name"] == stored.run.ref.name)
     return next((job for job in mine if belongs(job, identity(stored))), None)
 
@@ -120,9 +125,7 @@ def started(job: Object, wanted: Object, *, at: float, template: bool = True) ->
     changed = template_change(job["spec"]["template"], wanted["spec"]["template"]) if template else {}
     about = wanted["metadata"]["annotations"]
     kept = (names.PLAN, names.NODES, names.FIRST_WORKER)
-    notes = {key: about.get(key) for key in kept}
-    notes |= {names.ADMITTED: str(at), names.WHOLE: None}
-    change = _noted(job, notes)
+    change = _noted(job, {key: about.get(key) for key in kept} | {names.ADMITTED: str(at)})
     change["spec"] = {**spec, "suspend": False, **({"template": changed} if changed else {})}
     return change
 
@@ -130,8 +133,9 @@ def started(job: Object, wanted: Object, *, at: float, template: bool = True) ->
 def template_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object:
     """What of the pods follows the plan, as a merge patch; empty where nothing of it differs."""
     before, after = old["metadata"].get("annotations") or {}, new["metadata"]["annotations"]
-    task = _with_groups(before.get(names.AGENTS_TASK), after[names.AGENTS_TASK])
-    wanted = {names.AGENTS_TASK: task, names.FIRST_WORKER: after.get(names.FIRST_WORKER)}
+    wanted = {names.FIRST_WORKER: after.get(names.FIRST_WORKER)}
+    if names.AGENTS_TASK in after:  # else it is in the record
+        wanted[names.AGENTS_TASK] = with_groups(before.get(names.AGENTS_TASK), after[names.AGENTS_TASK])
     notes = {key: value for key, value in wanted.items() if before.get(key) != value}
     pod: Object = {}
     for field in _THEIRS_TO_CHANGE:
@@ -150,8 +154,8 @@ def with_task_of(job: Object, made: Object) -> Object:
     """A Job that replaces one of its run's: its agents' task stays as far as it does not follow the plan."""
     notes = made["spec"]["template"]["metadata"]["annotations"]
     old = (job["spec"]["template"]["metadata"].get("annotations") or {}).get(names.AGENTS_TASK)
-    if old is not None:
-        notes[names.AGENTS_TASK] = _with_groups(old, notes[names.AGENTS_TASK])
+    if old is not None and names.AGENTS_TASK in notes:
+        notes[names.AGENTS_TASK] = with_groups(old, notes[names.AGENTS_TASK])
     return made
 
 
@@ -164,6 +168,7 @@ def is_resized(job: Object, wanted: Object) -> bool:
 def rolled_back(job: Object, waits: Sequence[Waiting], *, at: float) -> Object:
     """The Job waits again, and its pods go; `waits` is why, for the first Job of a run."""
     change = queued(job, waits, at=at) if waits else _noted(job, {})
+    change["metadata"]["annotations"][names.WHOLE] = None
     change["spec"] = {"suspend": True}
     return change
 
@@ -188,7 +193,7 @@ def _noted(job: Object, annotations: Mapping[str, str | None]) -> Object:
     return {"metadata": {"resourceVersion": version, "annotations": dict(annotations)}}
 
 
-def _with_groups(old: str | None, new: str) -> str:
+def with_groups(old: str | None, new: str) -> str:
     """The task that travels with a run's agents, for another plan. Only the groups depend on that; all else
     stays as the client wrote it that shipped the agents: this process may be of another version.
     """

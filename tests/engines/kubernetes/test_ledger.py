@@ -1,4 +1,4 @@
-"""Runs whose Jobs exist before they are admitted: what the Jobs say, and every change of them."""
+"""What the Jobs of a run say of its admission, and every change of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 
 from echelon.engines.base import RunDamaged
-from echelon.engines.kubernetes import held, names, record, shapes
+from echelon.engines.kubernetes import ledger, names, record, shapes
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended
 from echelon.engines.kubernetes.follow.listing import _row
 from echelon.engines.kubernetes.nodes.inventory import queued_runs
@@ -18,6 +18,7 @@ from echelon.engines.kubernetes.record import Stop, Stored, Waiting, is_abandone
 from echelon.engines.kubernetes.render.dialects import InQueue
 from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.engines.kubernetes.render.keeper import keeper_object
+from echelon.engines.kubernetes.render.manifests import started_objects
 from echelon.engines.kubernetes.render.task import read_plan, write_plan
 from echelon.engines.kubernetes.state.history import opening_events
 from echelon.engines.kubernetes.state.outcome import finished_event
@@ -64,7 +65,7 @@ def _fields(node: Node) -> dict[str, Any]:
 
 
 def jobs_of(run: Record, plan: Plan) -> list[Object]:
-    made = copy.deepcopy(dialect.render(run, plan, SHIPPED, held=True))
+    made = copy.deepcopy(started_objects(run, plan, SHIPPED, dialect).jobs)
     for number, each in enumerate(made):
         each["metadata"] |= {"uid": f"job-{number}", "resourceVersion": "7", "namespace": "team"}
         if number:
@@ -86,14 +87,14 @@ def merged(old: Any, change: Any) -> Any:
 
 
 def stored_of(run: Record, **more: Any) -> Stored:
-    obj = record.new(run, SHIPPED, held=True)
+    obj = record.new(run, SHIPPED)
     obj["metadata"] |= {"uid": "the-record", "ownerReferences": [{"kind": "Job", "uid": "job-0"}], **more}
     return record.read(obj, run.ref)
 
 
 def started(jobs: list[Object], run: Record, plan: Plan, at: float = NOW) -> list[Object]:
-    wanted = dialect.render(run, plan, SHIPPED, held=True)
-    return [merged(old, held.started(old, new, at=at)) for old, new in zip(jobs, wanted, strict=True)]
+    wanted = started_objects(run, plan, SHIPPED, dialect).jobs
+    return [merged(old, ledger.started(old, new, at=at)) for old, new in zip(jobs, wanted, strict=True)]
 
 
 SIDECAR = {"spec": {"containers": [{"name": "side", "image": "x"}]}}
@@ -124,15 +125,15 @@ def test_a_patch_carries_the_version_that_it_was_decided_on() -> None:
     run, plan = record_of(wanted), on(wanted, a=3, b=3)
     (first,) = jobs_of(run, plan)
     changes = [
-        held.started(first, first, at=NOW),
-        held.rolled_back(first, (), at=NOW),
-        held.queued(first, (), at=NOW),
-        held.withdrawn(first, Stop(at=NOW, reason="stopped by ann")),
-        held.seen_whole(first, at=NOW),
+        ledger.started(first, first, at=NOW),
+        ledger.rolled_back(first, (), at=NOW),
+        ledger.queued(first, (), at=NOW),
+        ledger.withdrawn(first, Stop(at=NOW, reason="stopped by ann")),
+        ledger.seen_whole(first, at=NOW),
     ]
     assert {each["metadata"]["resourceVersion"] for each in changes} == {"7"}
     assert "template" not in changes[0]["spec"], "nothing of the pods differs"
-    assert "template" not in held.started(first, first, at=NOW, template=False)["spec"]
+    assert "template" not in ledger.started(first, first, at=NOW, template=False)["spec"]
 
 
 def test_the_task_and_the_number_of_the_first_worker_travel_with_the_pods() -> None:
@@ -155,16 +156,16 @@ def test_a_run_is_queued_while_its_first_job_is_suspended_and_then_has_its_plan(
     wanted = job(shares="any")
     run, plan = record_of(wanted), on(wanted, a=5, b=1)
     jobs = jobs_of(run, plan)
-    waits = held.with_jobs(stored_of(run), jobs)
+    waits = ledger.with_jobs(stored_of(run), jobs)
     assert (waits.run.plan, waits.shape, waits.started, waits.admitted) == (None, plan, False, None)
-    assert [each["metadata"]["name"] for each in held.waiting_jobs(waits, reversed(jobs))] == [
+    assert [each["metadata"]["name"] for each in ledger.waiting_jobs(waits, reversed(jobs))] == [
         "demo",
         "demo-2",
     ]
-    runs = held.with_jobs(stored_of(run), started(jobs, run, plan))
+    runs = ledger.with_jobs(stored_of(run), started(jobs, run, plan))
     assert (runs.run.plan, runs.started, runs.admitted) == (plan, True, NOW)
-    assert held.waiting_jobs(runs, jobs) == []
-    assert [each.kind for each in opening_events(runs, has_jobs=True)] == ["recorded", "admitted"]
+    assert ledger.waiting_jobs(runs, jobs) == []
+    assert [each.kind for each in opening_events(runs)] == ["recorded", "admitted"]
 
 
 def test_a_run_that_somebody_else_suspends_is_started_and_waits_for_them() -> None:
@@ -177,16 +178,16 @@ def test_a_run_that_somebody_else_suspends_is_started_and_waits_for_them() -> No
         for each in jobs:
             each["spec"]["suspend"] = True
             each["metadata"]["annotations"] |= before
-        runs = held.with_jobs(stored_of(run), jobs)
+        runs = ledger.with_jobs(stored_of(run), jobs)
         assert (runs.run.plan, runs.started, runs.admitted) == (plan, True, NOW)
-        assert held.waiting_jobs(runs, jobs) == []
-        assert not is_abandoned(runs, has_jobs=True, now=NOW + 1000)
+        assert ledger.waiting_jobs(runs, jobs) == []
+        assert not is_abandoned(runs, NOW + 1000)
         trouble = find_suspended(runs, jobs)
         assert trouble is not None
         assert (trouble.kind, "its Job is suspended" in trouble.sentence) == ("suspended", True)
         assert f'patch job {run.ref.name} --type=merge -p \'{{"spec":{{"suspend":false}}}}\'' in trouble.hint
     jobs[0]["metadata"]["annotations"][names.TRIED] = str(NOW + 1)  # it was rolled back
-    assert held.with_jobs(stored_of(run), jobs).run.plan is None
+    assert ledger.with_jobs(stored_of(run), jobs).run.plan is None
     assert find_suspended(stored_of(run), []) is None
 
 
@@ -195,9 +196,9 @@ def test_jobs_of_others_that_carry_its_labels_are_not_its_own() -> None:
     run, plan = record_of(wanted), on(wanted, a=5, b=1)
     first, second = jobs_of(run, plan)
     first["metadata"]["uid"], second["metadata"]["ownerReferences"] = "another", []
-    waits = held.with_jobs(stored_of(run), [first, second])
+    waits = ledger.with_jobs(stored_of(run), [first, second])
     assert waits.shape is None
-    assert held.waiting_jobs(waits, [first, second]) == []
+    assert ledger.waiting_jobs(waits, [first, second]) == []
 
 
 def test_a_roll_back_keeps_what_happened() -> None:
@@ -205,10 +206,10 @@ def test_a_roll_back_keeps_what_happened() -> None:
     run, plan = record_of(wanted), on(wanted, a=3, b=3)
     (first,) = started(jobs_of(run, plan), run, plan)
     reasons = (Waiting(at=NOW + 30, reason="1 of 2 workers found a node", admitted=NOW),)
-    back = merged(first, held.rolled_back(first, reasons, at=NOW + 30))
-    waits = held.with_jobs(stored_of(run), [back])
+    back = merged(first, ledger.rolled_back(first, reasons, at=NOW + 30))
+    waits = ledger.with_jobs(stored_of(run), [back])
     assert (waits.run.plan, waits.started, waits.queued) == (None, False, reasons)
-    events = opening_events(waits, has_jobs=False)
+    events = opening_events(waits)
     assert [(each.kind, each.at) for each in events[1:]] == [("admitted", NOW), ("queued", NOW + 30)]
 
 
@@ -218,11 +219,11 @@ def test_a_run_that_was_withdrawn_has_ended_and_never_starts() -> None:
     (first,) = jobs_of(run, plan)
     for outcome, state in (("stopped", "stopped"), ("timed-out", "timed-out")):
         stop = Stop(at=NOW, reason="because", outcome=outcome)  # type: ignore[arg-type]
-        gone = merged(first, held.withdrawn(first, stop))
+        gone = merged(first, ledger.withdrawn(first, stop))
         assert dialect.is_withdrawn(gone)
         assert dialect.wanted(gone) == 1, "a Job of no workers is asked for none"
-        over = held.with_jobs(stored_of(run), [gone])
-        assert (over.stop, over.run.plan, held.waiting_jobs(over, [gone])) == (stop, None, [])
+        over = ledger.with_jobs(stored_of(run), [gone])
+        assert (over.stop, over.run.plan, ledger.waiting_jobs(over, [gone])) == (stop, None, [])
         end = finished_event(over, [], [])
         assert end is not None
         assert (end.outcome, end.reason) == (state, "because")
@@ -235,7 +236,7 @@ def test_a_plan_that_cannot_be_read_is_told(text: str) -> None:
     (first,) = jobs_of(run, plan)
     first["metadata"]["annotations"][names.PLAN] = text
     with pytest.raises(RunDamaged):
-        held.with_jobs(stored_of(run), [first])
+        ledger.with_jobs(stored_of(run), [first])
 
 
 def test_a_long_plan_is_compressed() -> None:
@@ -249,7 +250,7 @@ def test_a_long_plan_is_compressed() -> None:
 def test_the_keeper_waits_too() -> None:
     wanted = job()
     run, plan = record_of(wanted), on(wanted, a=3, b=3)
-    keeper = keeper_object(run, plan, SHIPPED, held=True)
+    keeper = keeper_object(run, plan, SHIPPED, waits=True)
     assert keeper is not None
     assert keeper["spec"]["suspend"] is True
     assert names.AGENTS_TASK in keeper["spec"]["template"]["metadata"]["annotations"]
@@ -269,12 +270,12 @@ def test_whatever_is_in_an_annotation_is_read(note: str, text: str) -> None:
         (first,) = jobs_of(run, plan)
         first["spec"]["suspend"] = suspended
         first["metadata"]["annotations"] |= {names.WAITS: '[{"at": 1.0, "reason": "no room"}]', note: text}
-        stored = held.with_jobs(stored_of(run), [first])
-        opening_events(stored, has_jobs=not suspended)
+        stored = ledger.with_jobs(stored_of(run), [first])
+        opening_events(stored)
         (shape,) = shapes.read(dialect.Shape, [first])
         waits = dialect.in_queue(shape)
         assert (waits is None) == (not suspended or (note == names.WAITS and not text))
-        queued_runs([], "team", NOW, waiting=[waits] if waits else [])
+        queued_runs([waits] if waits else [], "team", NOW)
 
 
 def test_the_queue_is_by_priority_then_by_age_and_has_only_runs_that_are_tended() -> None:
@@ -288,14 +289,14 @@ def test_the_queue_is_by_priority_then_by_age_and_has_only_runs_that_are_tended(
         waits("alone", tried=NOW - 3600),
         waits("elsewhere", namespace="other"),
     ]
-    assert queued_runs([], "team", NOW, waiting=there) == ("urgent", "old", "young")
+    assert queued_runs(there, "team", NOW) == ("urgent", "old", "young")
 
 
 def test_the_row_of_a_run_that_waits_has_the_workers_of_its_jobs() -> None:
     """How many share its GPUs is decided when it starts: until then, as its Jobs were made."""
     wanted = job(shares="any")
     run, plan = record_of(wanted), on(wanted, a=5, b=1)
-    waits = held.with_jobs(stored_of(run), jobs_of(run, plan))
+    waits = ledger.with_jobs(stored_of(run), jobs_of(run, plan))
     known = Evidence(stored=waits)
     row = _row(known, standing(known, NOW))
     assert (row.workers, row.gpus) == (2, 6)
