@@ -15,8 +15,9 @@ from echelon.model.trials import words_of_best
 from echelon.model.world import gpu_count, members, worker_count
 from echelon.values import frozen
 
-SCHEMA = 2
-"""Of records. Since 2, a cluster's record has no path of results, and a start has a mark of its own."""
+SCHEMA = 3
+"""Of records. Since 2, a cluster's record has no path of results, and a start has a mark of its own; since 3,
+the plan of a run in a cluster and the moment of its admission are annotations of its Jobs."""
 _OLDEST_SCHEMA = 1  # that is still read
 
 

@@ -1,7 +1,7 @@
 """Runs are made in a cluster: recorded, shipped, queued and started, so that any step may be repeated.
 
 What lasts of a run is in its record (a ConfigMap) and its Jobs; what a submission has just made or looked at
-is remembered here for the next call of the same process, so that it need not be asked for again."""
+is its `Submission`, so that the next call of the same process need not ask for it again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.offers import Offers
 from echelon.engines.kubernetes.prerequisites import namespace, outputs, pod_security
-from echelon.engines.kubernetes.prerequisites.asked import Asked
+from echelon.engines.kubernetes.prerequisites.asked import Asked, Submission
 from echelon.engines.kubernetes.queue import making, scaling
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects, manifests
@@ -65,14 +65,8 @@ class Submitting(Offers):
         self._shown = shown  # on the caller's terminal, if it has one
         self._submissions = Submissions()
         self._starting = ""  # the run that this process starts, or was cut off in starting
-        self._made: Stored | None = None  # the record that was made last, and has not been started
         self._expected: Callable[[], Asked | None] | None = None  # asked before there is a job
-        self._checked: tuple[Job, bool] | None = None  # and whether the user may execute in pods
-        # What was asked for the check, until it is used:
-        self._level: Callable[[], str | None] | None = None  # of Pod Security
-        self._who: Callable[[], str] | None = None  # the cluster takes us for
-        self._seen: Callable[[], inventory.Seen] | None = None  # of the nodes
-        self._is_free: Callable[[], bool] | None = None  # the job's name
+        self._submission: Submission | None = None  # the one that was checked last
 
     @cached_property
     def api(self) -> Api:
@@ -84,14 +78,14 @@ class Submitting(Offers):
         if job is None:
             return inventory.look(self.api, gpus=gpus)
         wanted = ",".join(f"{key}={value}" for key, value in sorted(job.pod.node_selector.items()))
-        seen, self._seen = self._seen, None
+        submission = None if wanted else self._submission
         found = inventory.look(
             self.api,
             gpus=gpus,
             gpu_type=job.resources.gpu_type,
             selector=wanted,
             tolerations=[to_toleration(each) for each in job.pod.tolerations],
-            seen=seen() if seen is not None and not wanted else None,
+            seen=submission.seen() if submission is not None else None,
         )
         if wanted and found.known and not found.nodes and not found.left_out:
             raise inventory.no_such_nodes(self.api.list("Node").items, job.pod.node_selector)
@@ -117,16 +111,20 @@ class Submitting(Offers):
 
     def check(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> None:
         """Look at what the job names and is not `coming`, once for a job."""
-        if self._checked is None or self._checked[0] != job:
+        self._submit(job, coming)
+
+    def _submit(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> Submission:
+        if self._submission is None or self._submission.job != job:
             beside(shipped_agent)  # unless it is kept, to make it takes as long as the answers of the cluster
             asked = self._ask()
-            self._is_free = beside(lambda: views.find_object(self.api, job.name) is None)
-            self._level, self._who, self._seen = asked.level, asked.who, asked.seen
-            self._checked = job, namespace.check(self.api, job, asked, coming)
+            is_free = beside(lambda: views.find_object(self.api, job.name) is None)
+            may_execute = namespace.check(self.api, job, asked, coming)
+            self._submission = Submission(self.api, job, asked, may_execute=may_execute, is_free=is_free)
+        return self._submission
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
-        on_rights = None if self._may_execute(job) else whereabouts.note_on_rights(job)
+        on_rights = None if self._submit(job).may_execute else whereabouts.note_on_rights(job)
         on_restarts, on_output = whereabouts.note_on_restarts(job), outputs.note_on_output(self.api, job)
         return tuple(filter(None, (image_note(job), on_rights, on_restarts, on_output)))
 
@@ -134,12 +132,12 @@ class Submitting(Offers):
         """Make the record, and all that does not depend on where the run will be; with `held`, the Jobs too,
         which wait.
         """
-        job = self._as_it_can_be(job)
+        submission = self._submit(job)
+        job = _as_it_can_be(job, submission)
         secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
-        who = self._ask_who()
         ref, payload = self._ref(job.name), self._load(job, bundle)
         folder = results_folder(job)
-        known, made = None if self._was_free(ref.name) else views.find_object(self.api, ref.name), False
+        known, made = None if submission.is_free() else views.find_object(self.api, ref.name), False
         if known is not None:
             if not take_up(self.api, views.look(self.api, ref), job, weigh(payload)):
                 raise run_exists(job.name, resume=job.resume)
@@ -147,7 +145,11 @@ class Submitting(Offers):
         if known is None:
             user = current_user()
             run = Record(
-                ref=replace(ref, context=None), job=job, created=_now(), owner=who() or user, user=user
+                ref=replace(ref, context=None),
+                job=job,
+                created=_now(),
+                owner=submission.who() or user,
+                user=user,
             )
             owner = as_owner(run, self.api.access.context)
             new = record.new(run, weigh(payload))
@@ -162,7 +164,7 @@ class Submitting(Offers):
                 raise
             made = True
         stored = record.read(known, ref)
-        self._made = stored if made and held is None else None
+        submission.made = stored if made and held is None else None
         try:
             outputs.check_output(self.api, job, ref, known)
             noted = beside(lambda: self._note(stored.uid, folder, bundle))  # it waits for the disk
@@ -230,7 +232,8 @@ class Submitting(Offers):
         kept = self._submissions.code_of(stored.uid)
         bundle = resumable_code(stored, self._home_of(stored), kept, began=ended)
         # Where results belong on this machine is not the record's.
-        job = self._as_it_can_be(replace(job, results=stored.run.job.results))
+        job = replace(job, results=stored.run.job.results)
+        job = _as_it_can_be(job, self._submit(job))
         secrets, payload = read_secrets(job, os.environ), self._load(job, bundle)
         if ended:
             who, user = identity.ask(self.api), current_user()
@@ -262,7 +265,13 @@ class Submitting(Offers):
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Make the Jobs with this plan; or start those that wait."""
         self._starting = ref.name
-        self._start(self._just_made(ref) or views.look(self.api, self._ref(ref.name), pods=False), plan)
+        submission = self._submission
+        made = submission.take_made(ref.name) if submission is not None else None
+        if made is not None:
+            view = View(stored=made, jobs=(), pods=())
+        else:
+            view = views.look(self.api, self._ref(ref.name), pods=False)
+        self._start(view, plan)
         self._starting = ""
         keep_agent()
 
@@ -282,7 +291,7 @@ class Submitting(Offers):
                 admitting.start(self.api, ref, plan, lambda: self._check_taken(ref, plan))
         else:
             self._check_taken(ref, plan)
-            level, variables = self._security_level(), self._size_for(plan)
+            level, variables = self._security_level(ref.name), self._size_for(plan)
             making.start(self.api, stored, plan, level=level, variables=variables)
 
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:
@@ -299,48 +308,41 @@ class Submitting(Offers):
         return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
 
     def _rendered(self, job: Job, plan: Plan, bundle: Bundle | None) -> list[Object]:
-        user = current_user()
-        owner = self._ask_who()() or user
+        user, submission = current_user(), self._submission_of(job.name)
+        owner = (submission.who() if submission is not None else identity.known_as(self.api)) or user
         run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=owner, user=user)
         return manifests.render(
             run,
             plan,
             weigh(self._load(job, bundle)),
             dialects.named(job.pod.job_kind),
-            security_level=self._security_level() or "",
+            security_level=self._security_level(job.name) or "",
             namespace=self.api.namespace,
         )
 
     def _load(self, job: Job, bundle: Bundle | None) -> Payload:
         payload = load(job, bundle)
-        if bundle is not None and payload.sent and not self._may_execute(job):
-            from echelon.bundle.travel import cannot_send
+        if bundle is not None and payload.sent:
+            submission = self._submission_of(job.name) or self._submit(job)
+            if not submission.may_execute:
+                from echelon.bundle.travel import cannot_send
 
-            raise cannot_send(bundle, "you may not execute in pods (pods/exec), which is how it gets there")
+                raise cannot_send(
+                    bundle, "you may not execute in pods (pods/exec), which is how it gets there"
+                )
         return payload
 
     def _size_for(self, plan: Plan) -> dict[str, str]:
         return size_for(rank_count(plan.world), os.environ) if self._shown else {}
 
-    def _security_level(self) -> str | None:
-        """What the namespace enforces: as the check has found it a moment ago, and anew after that."""
-        asked, self._level = self._level, None
-        return asked() if asked is not None else pod_security.level_of(self.api)
+    def _security_level(self, name: str) -> str | None:
+        """What the namespace enforces: as the check of that run has found it a moment ago, and anew after."""
+        submission = self._submission_of(name)
+        return submission.level() if submission is not None else pod_security.level_of(self.api)
 
-    def _ask_who(self) -> Callable[[], str]:
-        """Whom the cluster takes us for: as it was asked a moment ago, and anew after that."""
-        asked, self._who = self._who, None
-        return asked if asked is not None else identity.ask(self.api)
-
-    def _was_free(self, name: str) -> bool:
-        """Whether the check a moment ago has found no run of that name; another's is met when it is made."""
-        asked, self._is_free = self._is_free, None
-        checked = self._checked is not None and self._checked[0].name == name
-        return checked and asked is not None and asked()
-
-    def _may_execute(self, job: Job) -> bool:
-        self.check(job)
-        return self._checked is not None and self._checked[1]
+    def _submission_of(self, name: str) -> Submission | None:
+        submission = self._submission
+        return submission if submission is not None and submission.job.name == name else None
 
     def _home_of(self, stored: Stored) -> Path:
         """Where the run's results belong on this machine."""
@@ -348,19 +350,6 @@ class Submitting(Offers):
 
     def _ref(self, name: str) -> RunRef:
         return RunRef(engine="k8s", name=name, namespace=self.api.namespace, context=self._place.context)
-
-    def _as_it_can_be(self, job: Job) -> Job:
-        """The job, whose workers hold no results where the user may not fetch them."""
-        return job if self._may_execute(job) else whereabouts.without_linger(job)
-
-    def _just_made(self, ref: RunRef) -> View | None:
-        """The run whose record this process has just made, which need not be read: whatever has become of it
-        since, the first write to it tells.
-        """
-        made, self._made = self._made, None
-        if made is None or made.run.ref.name != ref.name:
-            return None
-        return View(stored=made, jobs=(), pods=())
 
     def _check_taken(self, ref: RunRef, plan: Plan) -> None:
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
@@ -370,6 +359,11 @@ class Submitting(Offers):
             for gpu in node.gpus:
                 if gpu.id in wanted and gpu.holder not in (None, ref.name):
                     raise Taken(gpu.holder)
+
+
+def _as_it_can_be(job: Job, submission: Submission) -> Job:
+    """The job, whose workers hold no results where the user may not fetch them."""
+    return job if submission.may_execute else whereabouts.without_linger(job)
 
 
 def _now() -> float:

@@ -34,6 +34,7 @@ from echelon.model.pods import template
 from echelon.model.pods.pod import KUBEFLOW_KIND, Output, PodOptions
 from echelon.model.program import Parent
 from echelon.model.resources import Amount, Resources
+from echelon.model.run import SCHEMA
 from echelon.model.settings import Settings
 from echelon.model.world import Group, World
 
@@ -115,7 +116,7 @@ def test_every_object_is_labelled_as_the_runs_and_says_whose_it_is(name: str) ->
         assert about["labels"][names.RUN] == about["labels"]["app.kubernetes.io/instance"] == run
         assert about["labels"][names.OWNER] == "Ann-ann-example.com"
         assert about["annotations"][names.OWNER] == "Ann <ann@example.com>"
-    assert objects[0]["metadata"]["annotations"]["echelon.dev/schema"] == "2"
+    assert objects[0]["metadata"]["annotations"]["echelon.dev/schema"] == str(SCHEMA)
     assert "uid" not in json.dumps(objects)
 
 

@@ -1,5 +1,5 @@
-"""What a submission asks of the cluster whatever its job is: it can be asked while the job is being prepared,
-so that the answers are there when the job is."""
+"""What a submission asks of the cluster: `Asked`, whatever its job is, while the job is being prepared, so
+that the answers are there when the job is; and `Submission`, with what it has asked and made for one job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.beside import beside, in_turn
 from echelon.engines.kubernetes.nodes import inventory
 from echelon.engines.kubernetes.prerequisites import pod_security
+from echelon.engines.kubernetes.record import Stored
 from echelon.errors import Denied, Refused
+from echelon.model.job import Job
 
 T = TypeVar("T")
 _FRESH = 2.0  # seconds after which answers may have become untrue: to pack a large project takes longer
@@ -42,6 +44,47 @@ class Asked:
     def is_fresh(self) -> bool:
         """Whether the answers are as good as new ones."""
         return time.monotonic() - self._at < _FRESH
+
+
+class Submission:
+    """One job on its way into the cluster. An answer that may become untrue is used once: a later call asks
+    the cluster again.
+    """
+
+    job: Job
+    may_execute: bool  # in pods
+    level: Callable[[], str | None]  # of Pod Security
+    who: Callable[[], str]  # the cluster takes us for
+    seen: Callable[[], inventory.Seen | None]  # nodes, and what is taken of them; None: look again
+    is_free: Callable[
+        [], bool
+    ]  # the job's name was when it was checked; one taken since is met when it is made
+    made: Stored | None = None  # the record that this submission has just made, and has not started
+
+    def __init__(
+        self, api: Api, job: Job, asked: Asked, *, may_execute: bool, is_free: Callable[[], bool]
+    ) -> None:
+        self.job, self.may_execute = job, may_execute
+        self.level = _once(asked.level, lambda: pod_security.level_of(api))
+        self.who = _once(asked.who, lambda: identity.known_as(api))
+        self.seen = _once(asked.seen, lambda: None)
+        self.is_free = _once(is_free, lambda: False)
+
+    def take_made(self, name: str) -> Stored | None:
+        """The run of that name, if its record was just made here: it need not be read, whatever has become of
+        it since the first write to it tells.
+        """
+        made, self.made = self.made, None
+        return made if made is not None and made.run.ref.name == name else None
+
+
+def _once(first: Callable[[], T], anew: Callable[[], T]) -> Callable[[], T]:
+    left = [first]
+
+    def answer() -> T:
+        return left.pop()() if left else anew()
+
+    return answer
 
 
 def unless_denied(look: Callable[[], T]) -> T | None:
