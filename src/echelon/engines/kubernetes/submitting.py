@@ -29,7 +29,6 @@ from echelon.engines.kubernetes.files.results.home import as_owner, local_folder
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.offers import Offers
 from echelon.engines.kubernetes.prerequisites import namespace, outputs, pod_security
 from echelon.engines.kubernetes.prerequisites.asked import Asked, Submission
 from echelon.engines.kubernetes.queue import making, scaling
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from echelon.bundle import Bundle
 
 
-class Submitting(Offers):
+class Submitting:
     """The runs of one namespace of one cluster, as far as they are made."""
 
     def __init__(

@@ -21,6 +21,12 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
     return dialects.of(job).is_suspended(job)
 
 
+def is_told_to_suspend(job: Mapping[str, Any]) -> bool:
+    """Whether any controller's job says that it is to have no pods now, also for good."""
+    spec = job.get("spec") or {}
+    return bool(spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"))
+
+
 def any_suspended(jobs: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a run lacks workers, since a Job of it is suspended."""
     return any(map(is_suspended, jobs))

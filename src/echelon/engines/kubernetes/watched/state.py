@@ -12,6 +12,7 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import conditions, moment, one_line
 from echelon.engines.kubernetes.state import workers
+from echelon.engines.kubernetes.suspended import is_told_to_suspend
 from echelon.engines.kubernetes.watched.kinds import (
     Address,
     container_of,
@@ -79,7 +80,7 @@ def with_replaced(seen: Seen, known: Replacements) -> Seen:
     """
     if not seen.address.kind.says_restarting:
         return seen
-    count = known.count(seen.pods, suspended=_is_suspended(seen.job))
+    count = known.count(seen.pods, suspended=is_told_to_suspend(seen.job))
     return replace(seen, restarts=seen.restarts + count, replaced=count)
 
 
@@ -106,7 +107,7 @@ def as_jobs(seen: Seen) -> list[Object]:
     total = sum(count for _, count in seen.groups)
     kept = ("name", "uid", "labels", "creationTimestamp")
     about = {name: value for name, value in seen.job["metadata"].items() if name in kept}
-    spec = {"completions": total, "suspend": _is_suspended(seen.job)}
+    spec = {"completions": total, "suspend": is_told_to_suspend(seen.job)}
     return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec}]
 
 
@@ -142,7 +143,7 @@ def events_of(seen: Seen) -> list[Event]:
     held, status = conditions(seen.job), seen.job.get("status") or {}
     created = moment(_created(seen.job)) or 0.0
     events = [Event(kind="recorded", at=created)]
-    suspended = "Suspended" in held or _is_suspended(seen.job)
+    suspended = "Suspended" in held or is_told_to_suspend(seen.job)
     if suspended:
         since = _changed(held.get("Suspended")) or created
         events.append(Event(kind="queued", at=since, reason="it is suspended"))
@@ -178,7 +179,7 @@ def end_of(seen: Seen) -> Event | None:
         at = moment(status.get("completionTime")) or _changed(failed) or 0.0
         return _failure(seen, one_line(failed.get("message")) or "the job failed", at)
     stopped = (seen.job["metadata"].get("annotations") or {}).get(STOPPED)
-    if stopped is not None and ("Suspended" in held or (_is_suspended(seen.job) and not seen.pods)):
+    if stopped is not None and ("Suspended" in held or (is_told_to_suspend(seen.job) and not seen.pods)):
         return ends.stopped("by `echelon stop`: it is suspended", at=moment(stopped) or 0.0)
     return None
 
@@ -240,24 +241,15 @@ def _of_pod(number: int, pod: Mapping[str, Any], restarts: int) -> list[Event]:
     return found
 
 
-def _is_suspended(job: Mapping[str, Any]) -> bool:
-    return bool(spec_of(job).get("suspend") or _policy(job).get("suspend"))
-
-
 def _restart_now(seen: Seen, *, over: bool) -> int:
     """The number of the last restart; one that is yet to come, after a failure, counts."""
     return seen.restarts + (not over and any(map(has_failed, seen.pods.values())))
 
 
 def _limit(seen: Seen) -> int:
-    limit = _policy(seen.job).get("backoffLimit")
+    limit = (spec_of(seen.job).get("runPolicy") or {}).get("backoffLimit")
     used = _restart_now(seen, over=end_of(seen) is not None)
     return max(limit if isinstance(limit, int) else 0, used)
-
-
-def _policy(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = spec_of(job).get("runPolicy")
-    return found if isinstance(found, Mapping) else {}
 
 
 def _created(job: Mapping[str, Any]) -> object:
