@@ -58,6 +58,14 @@ def annotation(obj: Mapping[str, Any], name: str) -> str:
     return str((obj["metadata"].get("annotations") or {}).get(name, ""))
 
 
+def below(obj: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    """What an object that others wrote has below these keys; nothing where that is no object."""
+    found: object = obj
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
 def whole_number(text: object) -> int | None:
     """A count or a number of something, as annotations and variables write it; None for anything else."""
     written = str(text)

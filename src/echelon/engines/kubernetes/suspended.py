@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.fields import below
 from echelon.engines.kubernetes.render import dialects
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ def is_suspended(job: Mapping[str, Any]) -> bool:
 
 def is_told_to_suspend(job: Mapping[str, Any]) -> bool:
     """Whether any controller's job says that it is to have no pods now, also for good."""
-    spec = job.get("spec") or {}
-    return bool(spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"))
+    return bool(below(job, "spec").get("suspend") or below(job, "spec", "runPolicy").get("suspend"))
 
 
 def any_suspended(jobs: Iterable[Mapping[str, Any]]) -> bool:

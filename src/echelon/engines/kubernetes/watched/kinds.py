@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.fields import whole_number
+from echelon.engines.kubernetes.fields import below, whole_number
 from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET, PREFIX
 from echelon.errors import InvalidJob
 from echelon.values import frozen
@@ -111,13 +111,13 @@ def index_of(pod: Mapping[str, Any], job: Mapping[str, Any]) -> int:
     names = (f"{PREFIX}replica-index", "replica-index", _INDEX)
     found = (whole_number(labels.get(name)) for name in names)
     index = next((index for index in found if index is not None and index < _MOST), 0)
-    after_launcher = spec_of(job).get("runLauncherAsWorker") is True and role_of(pod) == "worker"
+    after_launcher = below(job, "spec").get("runLauncherAsWorker") is True and role_of(pod) == "worker"
     return max(0, index - 1) if after_launcher else index
 
 
 def groups_of(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
     """The replica types of a job and how many there are of each, the one that leads first."""
-    spec = spec_of(job)
+    spec = below(job, "spec")
     found: dict[str, int] = {}
     specs = next((value for key, value in spec.items() if key.endswith("ReplicaSpecs")), None)
     if isinstance(specs, Mapping):
@@ -137,12 +137,6 @@ def container_of(pod: Mapping[str, Any]) -> str:
     listed = [str(each["name"]) for each in (pod.get("spec") or {}).get("containers") or ()]
     known = [name for name in listed if name in ("pytorch", "tensorflow", "node", "xgboost", "paddle", "jax")]
     return next(iter(known or [name for name in listed if name not in _SIDE] or listed), names.CONTAINER)
-
-
-def spec_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a job asks for."""
-    found = job.get("spec")
-    return found if isinstance(found, Mapping) else {}
 
 
 def _count(value: object) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.fields import conditions, moment, one_line
+from echelon.engines.kubernetes.fields import below, conditions, moment, one_line
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.suspended import is_told_to_suspend
 from echelon.engines.kubernetes.watched.kinds import (
@@ -19,7 +19,6 @@ from echelon.engines.kubernetes.watched.kinds import (
     groups_of,
     index_of,
     role_of,
-    spec_of,
 )
 from echelon.engines.kubernetes.watched.restarts import (
     Replacements,
@@ -247,7 +246,7 @@ def _restart_now(seen: Seen, *, over: bool) -> int:
 
 
 def _limit(seen: Seen) -> int:
-    limit = (spec_of(seen.job).get("runPolicy") or {}).get("backoffLimit")
+    limit = below(seen.job, "spec", "runPolicy").get("backoffLimit")
     used = _restart_now(seen, over=end_of(seen) is not None)
     return max(limit if isinstance(limit, int) else 0, used)
 
