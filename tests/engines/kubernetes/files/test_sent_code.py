@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from testbed.kubectl import Object
-from tests.engines.kubernetes.small import RUNNING, ended, job, pod, record_object
+from tests.engines.kubernetes.small import RECORD, RUNNING, ended, job, pod, record_object
 from tests.engines.kubernetes.stand_in import StandIn, says
 
+from echelon.admission import plan_anywhere
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.sent_code import SentCode
+from echelon.engines.kubernetes.render.task import write_plan
 from echelon.engines.machine import Submissions
 from echelon.model.copy import Progress
 from echelon.model.run import RunRef
@@ -41,6 +45,8 @@ def answers(leader: Object | None = None, *, shipped: dict[str, Any] = SHIPPED, 
     record["metadata"] |= {"labels": {"echelon.dev/run": "demo"}, "resourceVersion": "17"}
     theirs = job()
     theirs["metadata"]["uid"] = "1"
+    plan = plan_anywhere(replace(RECORD.job, framework="plain"))
+    theirs["metadata"].setdefault("annotations", {})[names.PLAN] = write_plan(plan)
     maker = [{"kind": "Job", "name": "demo", "uid": "1", "controller": True}]
     pods = [leader or pod(0, state=RUNNING, ownerReferences=maker)]
     lists = [says(200, {"metadata": {}, "items": items}) for items in ([theirs], pods)]
@@ -51,8 +57,9 @@ def test_a_run_whose_code_cannot_be_sent_has_failed(sent: SentCode, stand_in: St
     changed = says(200, {"kind": "Any", "metadata": {"name": "demo"}})
     stand_in.answer_with(answers()[0], *answers(), *answers(), changed, changed)
     sent.deliver(REF, Quiet())
-    (change,) = [seen for seen in stand_in.seen if seen.method == "PATCH"]
+    change, ending = [seen for seen in stand_in.seen if seen.method == "PATCH"]
     assert "/configmaps/demo" in change.path
+    assert "/jobs/demo" in ending.path
     stop = json.loads(json.loads(change.body)["metadata"]["annotations"]["echelon.dev/stop"])
     assert stop["outcome"] == "failed"
     assert stop["reason"] == "its code cannot be sent: this machine has not kept it"

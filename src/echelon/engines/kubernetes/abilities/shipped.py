@@ -21,7 +21,7 @@ class ShippedRuns:
 
     def code(self, ref: RunRef) -> ShippedCode | None:
         """As it was packed; None for a script that is in the image or on a volume."""
-        stored = views.read_record(self._connect(), ref)
+        stored = views.read_alone(self._connect(), ref)
         digest = stored.shipped.digest
         return (
             ShippedCode(digest=digest, archive=self._submissions.code_that_ran(stored.uid))
