@@ -17,6 +17,7 @@ from typing import Any, TypedDict, cast
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.fields import moment, one_line
@@ -33,6 +34,7 @@ from echelon.model.status import FINAL, RunSummary, Status, fold
 from echelon.model.world import gpu_count, worker_count
 
 _AT_ONCE = 8
+_WORKERS = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
 _NAMED = 50  # runs that a selector names one by one; with more, all are asked for
 
 
@@ -106,6 +108,7 @@ def list_runs(
     """The runs, the newest first; `look` finds the state of one from all that is known of it, `is_mine` says
     whether one is the asking user's, by its row and the uid of its record.
     """
+    jobs_of_all = beside(partial(_jobs_of_kind, api, "Job"))  # nearly every run has one
     selector = f"{names.COMPONENT}={names.RECORD}"
     listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     records = [obj for obj in listed if is_record(obj)]
@@ -113,7 +116,7 @@ def list_runs(
     alive, keepers = _alive(api) if ended else (set[str](), set[str]())
     ended -= alive
     going = [obj for obj in records if obj["metadata"]["name"] not in ended]
-    jobs, pods = _jobs_of(api, records, needed=bool(going)), _pods_of(api, going)
+    jobs, pods = _jobs_of(api, records, jobs_of_all, needed=bool(going)), _pods_of(api, going)
     between = _between(api, going, pods)
     found: list[RunSummary] = []
     closer: list[Callable[[], RunSummary]] = []
@@ -204,22 +207,28 @@ def _unreadable(obj: Object, ref: RunRef, error: StateTrouble) -> RunSummary:
     )
 
 
-def _jobs_of(api: Api, records: Sequence[Object], *, needed: bool) -> dict[str, list[Object]] | None:
+def _jobs_of(
+    api: Api, records: Sequence[Object], jobs_of_all: Callable[[], list[Object]], *, needed: bool
+) -> dict[str, list[Object]] | None:
     """The objects that workers of these runs are made of, each by its run; others may be among them. None
     where they may not be read and are not needed.
     """
     found: list[Object] = []
     for kind in dialects.kinds_of(map(dialect_of, records)) if records else ():
         try:
-            shapes = cast("list[Object]", api.list_shapes(kind, _JobOutline, selector=_workers_of(records)))
+            found += jobs_of_all() if kind == "Job" else _jobs_of_kind(api, kind)
         except NotThere:  # what a record names, and the cluster does not have
             continue
         except Denied:
             if needed:
                 raise
             return None
-        found += [{**job, "kind": kind} for job in shapes]
     return _by_run(found)
+
+
+def _jobs_of_kind(api: Api, kind: str) -> list[Object]:
+    shapes = cast("list[Object]", api.list_shapes(kind, _JobOutline, selector=_WORKERS))
+    return [{**job, "kind": kind} for job in shapes]
 
 
 def _pods_of(api: Api, records: Sequence[Object]) -> dict[str, list[Object]]:
@@ -232,10 +241,9 @@ def _pods_of(api: Api, records: Sequence[Object]) -> dict[str, list[Object]]:
 
 def _workers_of(records: Sequence[Object]) -> str:
     """The selector of these runs' workers, or of all runs' if there are many."""
-    ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT}={names.WORKER}"
     if len(records) > _NAMED:
-        return ours
-    return f"{ours},{names.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
+        return _WORKERS
+    return f"{_WORKERS},{names.RUN} in ({','.join(obj['metadata']['name'] for obj in records)})"
 
 
 def _between(
