@@ -132,4 +132,9 @@ def test_a_full_state_folder_costs_lines_and_shows_nothing_of_its_own(
     assert "worker 0: the output that is shown lacks lines: No space left on device" in done.stderr
     assert "lacks lines" in cli("status", "fm").stdout
     assert len(Path("runs/fm/logs/rank-0.log").read_text().splitlines()) == 30_001
+    for words in ([], ["-f"]):
+        again = cli("logs", "fm", *words)
+        assert again.stdout == done.stdout
+        assert again.stderr.count("worker 0: the output that is shown lacks lines") == 1
+    assert cli("events", "fm").stdout.count("note            worker 0: the output that is shown") == 1
     assert cli("rm", "fm").returncode == 0

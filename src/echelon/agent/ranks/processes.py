@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_THREADS = 17  # where their number is in what `stat_of` gives
 _SHELLS = (b"sh", b"bash", b"dash", b"ash", b"zsh", b"ksh")
 
 
@@ -57,10 +58,16 @@ def parents_below(root: int, but: set[int] | None = None) -> dict[int, int]:
     """The same, each with its parent."""
     if root == os.getpid() and not _has_children():
         return {}  # at once: elsewhere on this machine there may be thousands of processes to look at
-    children: dict[int, list[int]] = {}
+    parents = {}
     for pid in all_processes():
-        parent, state = _parent_and_state(pid)
-        if parent is not None and state != "Z":
+        parent, lives = _parent_and_life(pid)
+        if parent is not None and lives:
+            parents[pid] = parent
+    children: dict[int, list[int]] = {}
+    for pid, seen in parents.items():
+        # One that has ended since the child was looked at has left it to another.
+        parent = seen if seen in parents else _parent_and_life(pid)[0]
+        if parent is not None:
             children.setdefault(parent, []).append(pid)
     found: dict[int, int] = {}
     unseen = [root]
@@ -129,19 +136,22 @@ def stat_of(pid: int) -> list[bytes]:
         return []
 
 
-def _parent_and_state(pid: int) -> tuple[int | None, str]:
+def _parent_and_life(pid: int) -> tuple[int | None, bool]:
+    """The parent of a process, and whether it has not ended: its first thread may end before the others, and
+    what it has started is theirs then.
+    """
     try:
         fields = stat_of(pid)
-        return int(fields[1]), fields[0].decode()
+        return int(fields[1]), fields[0] != b"Z" or int(fields[_THREADS]) > 1
     except (ValueError, IndexError):
-        return None, ""
+        return None, False
 
 
 def state_of(pid: int) -> str:
     """The kernel's letter for what a process does: T is stopped, D waits for a disk; nothing where it is not
     known.
     """
-    return _parent_and_state(pid)[1]
+    return b"".join(stat_of(pid)[:1]).decode()
 
 
 def interrupted(pid: int) -> list[int]:
@@ -155,7 +165,7 @@ def interrupted(pid: int) -> list[int]:
         name = b""
     if name not in _SHELLS:
         return [pid]
-    return [pid] + [each for each in descendants(pid) if _parent_and_state(each)[0] == pid]
+    return [pid] + [each for each in descendants(pid) if _parent_and_life(each)[0] == pid]
 
 
 def send(pid: int, number: int) -> bool:

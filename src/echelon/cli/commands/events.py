@@ -102,5 +102,7 @@ def _line(event: Event) -> str:
     if event.steps is not None:
         fetched = f"their files are in {event.fetched_to}" if event.fetched_to else ""
         reason = "; ".join(filter(None, (*(step.reason for step in event.steps), fetched)))
-    text = ": ".join(filter(None, (", ".join(about), one_line(reason))))
+    text = ": ".join(
+        filter(None, (", ".join(about), one_line(reason.removeprefix(f"worker {event.worker}: "))))
+    )
     return f"{clock}  {event.kind:<14}  {text}".rstrip()

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from echelon.cli.following.painted import PaintedLines
     from echelon.handle import Run
     from echelon.model.output.log import LogLine
+    from echelon.model.status import Status
     from echelon.observation.starts import Start
+
+_MOST_MISSING = 8  # of them are named
 
 
 @click.command("logs", short_help="Show what the ranks wrote.")
@@ -69,8 +72,9 @@ def logs(
     lines = run.logs(rank=rank, worker=worker, follow=follow, tail=tail, since=start)
     below: PaintedLines | None = None
     printer: DataPrinter | LinePrinter
-    if format_ == "text":
-        printer, below = _on_screen(run, follow=follow, timestamps=timestamps, raw=raw)
+    status = run.status(progress=False) if format_ == "text" else None
+    if status is not None:
+        printer, below = _on_screen(run, status, follow=follow, timestamps=timestamps, raw=raw)
     else:
         printer = DataPrinter(format_, at_once=follow)
     if follow:
@@ -79,11 +83,25 @@ def logs(
         lines = _with_steps(lines, render.notice)
     with below or contextlib.nullcontext():
         _print(run, lines, printer, follow=follow)
+    if status is not None and not run.has_steps:
+        _tell_missing(run, status, follow=follow)
     return 0
 
 
+def _tell_missing(run: Run, status: Status, *, follow: bool) -> None:
+    """Say which lines a full disk, or a lost pod, has cost."""
+    from echelon.cli.printing import render
+    from echelon.cli.printing.words import one_line
+    from echelon.errors import EchelonError
+
+    with contextlib.suppress(EchelonError):  # it was removed meanwhile, or cannot be asked any more
+        found = run.status(progress=False) if follow else status
+        for text in found.missing[:_MOST_MISSING]:
+            render.notice(one_line(text))
+
+
 def _on_screen(
-    run: Run, *, follow: bool, timestamps: bool, raw: bool
+    run: Run, status: Status, *, follow: bool, timestamps: bool, raw: bool
 ) -> tuple[LinePrinter, PaintedLines | None]:
     """What prints the lines for a person, and what stands below those of a run that goes on, if it can."""
     from echelon.cli.following.bottom import are_possible
@@ -92,7 +110,6 @@ def _on_screen(
     from echelon.cli.following.steps import PartPrinter, StepColours
     from echelon.model.status import FINAL
 
-    status = run.status(progress=False)
     below: PaintedLines | None = None
     colours = StepColours()
     if follow and not raw and status.state not in (*FINAL, "damaged") and are_possible():

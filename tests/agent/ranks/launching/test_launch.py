@@ -87,3 +87,11 @@ def test_the_variables_of_a_group_are_stronger_than_those_of_the_run() -> None:
     made.env = {"A": "run", "C": "run"}
     env = launch.environment({}, made, made.places[0], 0, 0, roll(made), "/error", set())
     assert (env["A"], env["B"], env["C"]) == ("group the-run", "{rank}", "run")
+
+
+@pytest.mark.parametrize(("grace", "told"), [(10.0, None), (90.5, "91")])
+def test_torchrun_gives_its_ranks_a_longer_grace_too(grace: float, told: str | None) -> None:
+    made = task()
+    made.grace = grace
+    env = launch.environment({}, made, made.places[0], 0, 0, roll(made), "/error", set())
+    assert env.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import re
 
 LOOKS = "ECHELON_LOOKS"  # as in startup/sitecustomize.py, which takes it out of the environment
+TORCHRUNS_GRACE = 30  # seconds from SIGTERM to SIGKILL that torchrun gives its ranks, unless it is told
 STARTUP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")  # for a rank's PYTHONPATH
 
 
@@ -147,6 +148,8 @@ def environment(
     paths = file_paths(task, place)
     env = dict(inherited)
     env.setdefault("PYTHONUNBUFFERED", "1")
+    if task.grace > TORCHRUNS_GRACE:  # any program may start it
+        env.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", values["grace"])
     if "threads" in launch:
         env.setdefault("OMP_NUM_THREADS", str(launch["threads"] or fair_threads(place.procs)))
     wiring = launch.get("wiring", {})
