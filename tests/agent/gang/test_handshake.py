@@ -28,6 +28,7 @@ class Follower:
         self.send: Callable[..., object] = lambda *_: None
         self.last_started = -1
         self.spared = 0
+        self.missing: list[str] = []
         self.orders: list[dict[str, object]] = []
 
     def elapsed(self) -> None:

@@ -93,6 +93,7 @@ class Taking:
         if not leave:
             monkeypatch.setattr(forgetting, "patience_for", lambda *_: 0.0)
         monkeypatch.setattr(collecting, "read_record", lambda *_: next(records, later))
+        monkeypatch.setattr(collecting, "read_alone", lambda *_: next(records, later))
         monkeypatch.setattr(collecting, "_look_at_end", lambda *_: Seen)
         monkeypatch.setattr(collecting, "_gather_all", gather)
         monkeypatch.setattr(collecting, "_force_to_disk", lambda _: self.done.append("disk"))

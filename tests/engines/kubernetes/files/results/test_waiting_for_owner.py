@@ -61,7 +61,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Look:
             )
             return replace(found, run=replace(found.run, job=job))
 
-        monkeypatch.setattr(waiting_for_owner, "read_record", read_now)
+        monkeypatch.setattr(waiting_for_owner, "read_alone", read_now)
         monkeypatch.setattr(waiting_for_owner, "are_held", lambda *_: "held" in now)
         monkeypatch.setattr(waiting_for_owner, "_LOOK", 0.0)
         claim = Claim(free_at)
