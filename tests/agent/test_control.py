@@ -22,7 +22,6 @@ from tests.agent.pods import UP, Pods
 from tests.conftest import PATIENCE, need_python, wait_until
 
 from echelon.agent import control
-from echelon.agent.linger import AFTER_OUTAGE
 from echelon.agent.task import INTERRUPTED, NO_LEADER, RANK_FAILED, RUN_OVER
 
 FOR_LONG = 3600.0
@@ -47,7 +46,7 @@ def test_results_are_held_until_released(pods: Pods) -> None:
     assert story[-1]["worker"] == 0
     state = json.loads(pods.order(0, "state").stdout)
     assert (state["phase"], state["verdict"]["outcome"]) == ("over", "succeeded")
-    assert state["holding_until"] == pytest.approx(holding[0]["until"], abs=0.01)
+    assert state["holding_until"] >= holding[0]["until"] - 0.01
     assert all(process.poll() is None for process in pods.processes.values())
     assert pods.order(0, "release").returncode == 0
     assert [pods.code(worker) for worker in range(3)] == [0, 0, 0]
@@ -151,7 +150,7 @@ def test_a_leader_is_lost_for_good_and_the_others_hold_what_they_have(
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_a_leader_that_comes_back_to_members_that_hold(pods: Pods, end: signal.Signals) -> None:
-    """It takes their verdict over, holds no longer than they do, and ends the run when they are released."""
+    """It takes their verdict over, and ends the run when they are released."""
     pods.script(LOST_RESULTS, workers=3, hold=FOR_LONG, lost_after=5.0, heartbeat=0.2)
     pods.start_all()
     pods.wait_up(0, 1, 2)
@@ -159,13 +158,10 @@ def test_a_leader_that_comes_back_to_members_that_hold(pods: Pods, end: signal.S
     pods.processes[0].wait()
     wait_until(lambda: 1 in held_alone(pods, 1) and 2 in held_alone(pods, 2), "both to hold")
     verdict = verdict_in(pods, 1)
-    pods.start(0, failures=1, hold=2 * FOR_LONG)  # so long if it began anew
+    pods.start(0, failures=1)
     pods.wait_for("holding")
     pods.wait_for("worker-ended", of=0)
     assert pods.verdict()["cause"] == verdict["cause"]
-    (held,) = [event["until"] for event in pods.events(0) if event["kind"] == "holding"]
-    theirs = [json.loads(pods.order(worker, "state").stdout)["holding_until"] for worker in (1, 2)]
-    assert held < max(theirs) + FOR_LONG / 2
     assert pods.order(0, "release").returncode == 0
     assert [pods.code(worker) for worker in range(3)] == [RUN_OVER, 0, 0]
 
@@ -218,7 +214,7 @@ def test_without_a_leader_members_hold_on(pods: Pods) -> None:
     assert pods.code(1) == 0
 
 
-# Linger
+# The time for which they are held
 
 
 class Copy:
@@ -242,17 +238,18 @@ class Copy:
 
 
 @pytest.mark.parametrize("worker", [0, 1])
-def test_the_time_to_linger_does_not_pass_while_files_are_copied(pods: Pods, worker: int) -> None:
+def test_the_time_does_not_pass_while_files_are_copied(pods: Pods, worker: int) -> None:
+    """Nor does the leader leave meanwhile."""
     gate = pods.folder / "gate"
     script = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)"
-    pods.script(script, workers=2, hold=8.0)
+    pods.script(script, workers=2, hold=4.0)
     pods.start_all()
     pods.wait_for("worker-running", of=worker)
     copy = Copy(pods, worker)  # before there is anything to hold: it would come too late on a busy machine
     gate.touch()
     pods.wait_for("worker-ended", of=0)
-    time.sleep(12.0)
-    assert [process.poll() for process in pods.processes.values()] == [None, None]
+    time.sleep(8.0)
+    assert {pods.processes[each].poll() for each in {0, worker}} == {None}
     copy.close()
     assert [pods.code(each) for each in (0, 1)] == [0, 0]
 
@@ -275,11 +272,13 @@ def test_a_release_waits_for_another_client_that_fetches(pods: Pods) -> None:
     pods.start_all()
     pods.wait_for("worker-ended", of=0)
     for client in ("a", "b"):
-        assert pods.order(0, "fetch", json.dumps({"client": client, "seconds": 300})).returncode == 0
+        for worker in (0, 1):
+            assert pods.order(worker, "fetch", json.dumps({"client": client, "seconds": 300})).returncode == 0
     assert pods.order(0, "release", json.dumps({"client": "a"})).returncode == 0
     time.sleep(2.0)
     assert [process.poll() for process in pods.processes.values()] == [None, None]
-    assert pods.order(0, "fetch", json.dumps({"client": "b", "seconds": 0})).returncode == 0
+    for worker in (1, 0):
+        assert pods.order(worker, "fetch", json.dumps({"client": "b", "seconds": 0})).returncode == 0
     assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
 
 
@@ -289,37 +288,11 @@ def test_a_release_waits_for_a_copy(pods: Pods, worker: int) -> None:
     pods.start_all()
     pods.wait_for("worker-ended", of=0)
     copy = Copy(pods, worker)
-    time.sleep(1.0)  # a heartbeat of the member, which says so
     assert pods.order(0, "release").returncode == 0
     time.sleep(2.0)
-    assert pods.processes[worker].poll() is None
+    assert {pods.processes[each].poll() for each in {0, worker}} == {None}
     copy.close()
     assert [pods.code(each) for each in (0, 1)] == [0, 0]
-
-
-def api_server(port: int) -> dict[str, str]:
-    return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(port)}
-
-
-@pytest.mark.slow  # a minute passes once the server is back
-def test_it_does_not_pass_while_the_api_server_is_away(pods: Pods) -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))  # and does not listen
-        pods.script("print('hello')", hold=8.0)
-        pods.start(0, env=api_server(server.getsockname()[1]))
-        pods.wait_for("worker-ended", of=0)
-        time.sleep(10.0)
-        assert pods.processes[0].poll() is None
-        server.listen(100)
-        assert pods.processes[0].wait(AFTER_OUTAGE + PATIENCE) == 0
-
-
-def test_an_api_server_that_may_never_be_reached_does_not_hold_a_worker_for_ever(pods: Pods) -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        pods.script("print('hello')", hold=0.5)
-        pods.start(0, env=api_server(server.getsockname()[1]))
-        assert pods.code(0) == 0
 
 
 # Stop

@@ -42,13 +42,13 @@ class Orders:
     def answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
         """Carry out an order, and return the reply."""
         shutdown = self._shutdown()
-        self._loop.call_later(0, shutdown.contact)
-        if order == "state":
-            return self._state(shutdown)
         client, seconds = str(details.get("client") or ""), details.get("seconds")
         if order == "fetch":
-            shutdown.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0)
+            shutdown.renew(client, seconds if isinstance(seconds, (int, float)) else 0.0)
             return {"ok": True}
+        self._loop.call_later(0, shutdown.renew)
+        if order == "state":
+            return self._state(shutdown)
         if order == "release":
             if shutdown.final is None:
                 return {"ok": False, "error": "the run is not over yet"}
