@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from echelon.agent.ending.statements import Statements
 from echelon.agent.files.beside import is_copying
 from echelon.agent.gang.member import Member
 from echelon.agent.gang.verdict import code_of
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from echelon.agent.keep.handover import Handover
 
 LOOK, SOON = 1.0, 0.05  # seconds between two looks at whether it may leave; once it was told to
-REPEAT_UNTIL = 30.0  # seconds by which the end of holding moves before it is stated again
 FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is reported
-REPEAT_HELD = 5.0  # seconds between two state lines while results are held
 LAST_HANDOVER = 20.0  # seconds that a handover may take when its pod is deleted, which gets 30
 
 
@@ -53,31 +52,24 @@ class Shutdown:
         self._in_pod = in_pod
         self._hold = Hold(task.hold, time.monotonic())
         self._holds = False  # it has results, and keeps them
-        self._stated = 0.0  # the end of holding, as it was stated last
-        self._alone = False  # the leader is gone, and this worker holds its results by itself
+        self._says = Statements(loop, worker, sink, history)
         self._manifests: list[dict[str, object]] = []
         self._timer: Timer | None = None  # of the next look at whether it may leave
-        self._leave_by: float | None = None  # it was told to leave (SIGTERM), and may hand over until then
         self._part_over = self._leaving = self._left = False
-        self._handover = self._prepare_handover() if task.keep else None  # to the run's keeper
+        self._told = False  # to leave (SIGTERM)
+        self._handover: Handover | None = None  # to the run's keeper
+        if task.keep:
+            from echelon.agent.keep.handover import Handover
 
-    def _prepare_handover(self) -> Handover:
-        from echelon.agent.keep.handover import Handover
-
-        def say(reason: str) -> None:
-            self._sink.event("unkept", worker=self._worker, reason=reason)
-
-        handover = Handover(self._loop, self._task, self._worker, say)
-        handover.on_kept = self._on_kept
-        return handover
+            self._handover = Handover(loop, task, worker, sink, self.look)
 
     # What clients, the leader and the keeper say
 
     def renew(self, client: str = "", seconds: float = 0.0) -> None:
         """A client gave an order: the time begins anew, and lasts while that client fetches."""
         self._hold.renew(time.monotonic(), client, seconds)
-        if self._holds:
-            self._state_end(REPEAT_UNTIL)
+        if self.until is not None:
+            self._says.say_hold(self.until, leads=self.leader is not None)
 
     def release(self, client: str = "") -> None:
         """A client has the results of all workers; the leader, if it is told, tells the others."""
@@ -91,9 +83,10 @@ class Shutdown:
         if self._handover is not None:
             self._handover.meet(address, port)
 
-    def _on_kept(self) -> None:
-        self._sink.event("worker-kept", worker=self._worker)
-        self.look()
+    def hold_alone(self, verdict: dict[str, object] | None) -> None:
+        """The leader is gone, and the run is over: this worker holds its results by itself."""
+        if verdict is not None and not self._left:
+            self._says.take_over(verdict)
 
     # After the run's end
 
@@ -123,15 +116,13 @@ class Shutdown:
         """Keep the results, if there can be any, and give them to the keeper."""
         self._manifests = [dict(each, worker=self._worker) for each in found]
         self._holds = self._task.hold > 0 and self._has_run() and not self._hold.released
-        if self._leave_by is not None:
-            self._leave_by = time.monotonic() + LAST_HANDOVER
+        if self._told:
+            self._loop.call_later(LAST_HANDOVER, self._finish)
         elif self._holds:
-            self._hold.renew(time.monotonic())
-            self._state_end(0.0)
+            self.renew()
             if self._task.repeat_state:
-                self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
+                self._says.begin_repeating()
         self._report_part_over()
-        self._log_hold_alone()
         if self._holds and self._handover is not None:
             self._handover.begin(self._manifests, self._member.ran and bool(self._task.kept))
         self.look()
@@ -143,43 +134,29 @@ class Shutdown:
         """Leave, if this worker may, or look again."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._leave_by is None and not self._part_over:
+        if not self._part_over:
             return
         now = time.monotonic()
-        busy = self._holds and (is_copying() or self._gives())
+        busy = self._holds and (is_copying() or (self._handover is not None and self._handover.moves))
         if busy:
             self._hold.renew(now)
         if self._may_leave(now, busy):
             self._finish()
             return
-        pause = LOOK if self._leave_by is None else SOON
+        pause = SOON if self._told else LOOK
         self._timer = self._loop.call_later(min(pause, self._task.hold / 4 or LOOK), self.look)
 
     def _may_leave(self, now: float, busy: bool) -> bool:
-        if self._leave_by is not None:
-            return now > self._leave_by or not self._hands_over()
+        if self._told:
+            return not self._hands_over()
         return may_leave(
             over=not self._holds or self._hold.is_over(now),
             busy=busy,
-            kept=self._is_kept(),
+            kept=self._handover is not None and self._handover.kept,
             leads=self.leader is not None,
             has_members=self.leader is not None and self.leader.has_members,
             is_led=self.is_led(),
         )
-
-    def _is_kept(self) -> bool:
-        """Whether the keeper has what this worker made. To one that made nothing, as a leader that replaces
-        another, members that did are on their way.
-        """
-        handover = self._handover
-        if handover is None or not handover.kept or self._member.ran:
-            return handover is not None and handover.kept
-        from echelon.agent.gang.decisions import REUNION  # a member does not need it before
-
-        return handover.kept_for > REUNION
-
-    def _gives(self) -> bool:
-        return self._handover is not None and self._handover.moves
 
     def _hands_over(self) -> bool:
         """Whether results of this worker, or of members that it leads, may soon be with the keeper."""
@@ -187,7 +164,7 @@ class Shutdown:
             return False
         leader = self.leader
         from_members = leader is not None and leader.keeper.connected and self._members_hold()
-        return not self._part_over or self._handover.active or from_members
+        return self._handover.active or from_members
 
     def _members_hold(self) -> bool:
         """Whether other workers hold results that are lost when this one, as their leader, ends the run."""
@@ -214,71 +191,27 @@ class Shutdown:
             self.leader.keeper.tell(self._history.events(), left=left)
             self.leader.keeper.when_noted(lambda: self.leave(code))
 
-    # What it says of the results that it holds
-
-    def hold_alone(self, verdict: dict[str, object] | None) -> None:
-        """The leader is gone, and the run is over: this worker holds its results by itself. From now on its
-        own log has the verdict, since there is no leader's.
-        """
-        if self._alone or verdict is None or self._left:
-            return
-        self._alone = True
-        self._history.note(dict(verdict, kind="verdict", at=round(time.time(), 3)))
-        self._history.repeat(self._sink)
-        self._log_hold_alone()
-
-    def _log_hold_alone(self) -> None:
-        until = self.until
-        if self._alone and until is not None:
-            clock = time.strftime("%H:%M:%S", time.gmtime(until))
-            reason = "worker %d holds its results without worker 0, until %s UTC" % (self._worker, clock)
-            now = round(time.time(), 3)
-            event = {"kind": "holding", "worker": self._worker, "until": round(until, 3), "at": now}
-            self._history.note(event)
-            self._history.repeat(self._sink)
-            self._sink.event("note", worker=self._worker, reason=reason)
-
-    def _state_end(self, least: float) -> None:
-        """State until when results are held, if that has moved by so many seconds."""
-        until = self.until
-        assert until is not None
-        if until - self._stated > least:
-            self._stated = until
-            if self.leader is not None:
-                self._sink.event("holding", until=round(until, 3))
-            elif self._part_over:
-                self._log_hold_alone()
-
-    def _repeat_while_held(self) -> None:
-        """Repeat the state line, since a log may be rotated after its last line. Members, which have no
-        events of the run, do it too: in an empty log a reader could not see that lines are missing.
-        """
-        self._history.repeat(self._sink)
-        self._loop.call_later(REPEAT_HELD, self._repeat_while_held)
-
     def _report_part_over(self, code: int | None = None) -> None:
         if self._in_pod and not self._part_over:
             self._part_over = True
-            ended: dict[str, object] = {"exit_code": self.final if code is None else code}
-            if self._manifests:
-                ended["manifests"] = self._manifests
-            self._sink.event("worker-ended", worker=self._worker, **ended)
+            self._says.end_part(self.final if code is None else code, self._manifests)
 
     # At any time
 
     def code_of(self, verdict: dict[str, object]) -> int:
         """The exit code of the leader by a verdict, as far as is known by now."""
-        for_good = self._leave_by is not None and self._task.leaves_for_good(self._worker)
+        for_good = self._told and self._task.leaves_for_good(self._worker)
         return code_of(verdict, for_good=for_good)
 
     def on_sigterm(self) -> None:
         """The kubelet or the supervisor ends this worker; while the run lasts, another may replace it."""
-        self._leave_by = time.monotonic() + LAST_HANDOVER
+        self._told = True
         if not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)
         elif self.final is not None:
             if self.final == RUN_OVER and self.leader is not None and self.leader.gang.verdict is not None:
                 self.final = self.code_of(self.leader.gang.verdict)
+            self._loop.call_later(0.0 if self._handover is None else LAST_HANDOVER, self._finish)
             self.look()
         elif self.leader is not None:
             if not self._member.leaving:
@@ -308,7 +241,7 @@ class Shutdown:
             if self.code != GAVE_WAY:  # its part has not begun
                 self._report_part_over(self.code)
             if self._task.repeat_state and self._holds:
-                self._history.repeat(self._sink)
+                self._says.repeat()
             if reason and self.final is None:
                 termination.write(self._task.termination, {"reason": reason})
         self.on_gone()
