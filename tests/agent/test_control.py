@@ -44,9 +44,8 @@ def test_results_are_held_until_released(pods: Pods) -> None:
         "worker-ended",
     ]
     assert story[-1]["worker"] == 0
-    state = json.loads(pods.order(0, "state").stdout)
-    assert (state["phase"], state["verdict"]["outcome"]) == ("over", "succeeded")
-    assert state["holding_until"] >= holding[0]["until"] - 0.01
+    assert pods.verdict()["outcome"] == "succeeded"
+    assert json.loads(pods.order(0, "fetch").stdout)["until"] >= holding[0]["until"] - 0.01
     assert all(process.poll() is None for process in pods.processes.values())
     assert pods.order(0, "release").returncode == 0
     assert [pods.code(worker) for worker in range(3)] == [0, 0, 0]
@@ -260,9 +259,9 @@ def test_it_begins_again_at_each_contact(pods: Pods) -> None:
     pods.wait_for("worker-ended", of=0)
     until = 0.0
     for _ in range(3):
-        state = json.loads(pods.order(0, "state").stdout)
-        assert state["holding_until"] > until
-        until = state["holding_until"]
+        told = json.loads(pods.order(0, "fetch").stdout)
+        assert told["until"] > until
+        until = told["until"]
     assert pods.order(0, "release").returncode == 0
     assert pods.code(0) == 0
 
@@ -360,20 +359,11 @@ def test_stop_to_a_member_without_a_leader(pods: Pods) -> None:
 # The talk itself
 
 
-def test_state_and_refusals(pods: Pods) -> None:
+def test_refusals(pods: Pods) -> None:
     pods.script(UP, workers=2)
     pods.start_all()
     pods.wait_up(0, 1)
-    pods.wait_for("worker-running", of=1)
-    state = json.loads(pods.order(0, "state").stdout)
-    assert (state["worker"], state["phase"], state["verdict"]) == (0, "running", None)
-    assert sorted((event["kind"], event["worker"]) for event in state["events"]) == [
-        ("worker-running", 0),
-        ("worker-running", 1),
-        ("worker-started", 0),
-        ("worker-started", 1),
-    ]
-    assert json.loads(pods.order(1, "state").stdout)["phase"] == "following"
+    assert json.loads(pods.order(0, "fetch").stdout) == {"ok": True, "until": None}
     refused = pods.order(0, "release")
     assert (refused.returncode, refused.stderr) == (1, "the run is not over yet\n")
 
@@ -411,7 +401,7 @@ def test_another_user_cannot_reach_the_socket(pods: Pods) -> None:
         pods.script(UP, control=str(shared / "c"))
         pods.start(0)
         pods.wait_up(0)
-        assert control.main([str(shared / "c"), "state"]) == 0
+        assert control.main([str(shared / "c"), "fetch"]) == 0
         words = [sys.executable, "-I", "-c", AS_NOBODY, str(shared / "c")]
         tried = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert (tried.stdout, tried.stderr) == ("PermissionError\n", "")
@@ -428,7 +418,7 @@ def test_a_stale_socket_is_replaced(pods: Pods) -> None:
     pods.script(UP, control=str(folder / "c"))
     pods.start(0)
     pods.wait_up(0)
-    assert control.main([str(folder / "c"), "state"]) == 0
+    assert control.main([str(folder / "c"), "fetch"]) == 0
 
 
 def test_a_socket_that_cannot_be_made_is_told_and_the_run_goes_on(pods: Pods) -> None:
@@ -454,7 +444,7 @@ def test_garbage_on_the_socket(pods: Pods, seed: int) -> None:
         b'{"order": ["stop"]}\n',
         b'["stop"]\n',
         b'{"order": "release", "x": "' + b"y" * 100_000 + b'"}\n',
-        b'{"order": "state"}\n' * 50,
+        b'{"order": "fetch"}\n' * 50,
         b"{}\n{}\n",
     ]
     crowd = []
@@ -468,7 +458,7 @@ def test_garbage_on_the_socket(pods: Pods, seed: int) -> None:
             crowd.append(sock)  # held open, and never read from
         else:
             sock.close()
-    assert json.loads(pods.order(0, "state").stdout)["phase"] == "running"
+    assert pods.order(0, "fetch").returncode == 0
     assert pods.order(0, "stop", '{"now": true}').returncode == 0
     assert pods.code(0) == RUN_OVER
     for sock in crowd:
@@ -484,5 +474,5 @@ def test_orders_that_make_no_sense(words: list[str], capsys: pytest.CaptureFixtu
 
 
 def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert control.main([str(tmp_path / "nothing"), "state"]) == 2
+    assert control.main([str(tmp_path / "nothing"), "fetch"]) == 2
     assert "does not answer" in capsys.readouterr().err

@@ -223,7 +223,7 @@ class Agent:
     def _take_orders(self, path: str) -> None:
         from echelon.agent.orders import Orders
 
-        self._orders = Orders(self._loop, self._worker, self._member, self._history, self._shutdown)
+        self._orders = Orders(self._loop, self._worker, self._shutdown)
         try:
             self._orders.listen(path)
         except OSError as error:

@@ -204,8 +204,6 @@ class Keeper:
             return {"ok": True}
         at_work = order == "fetch" and isinstance(seconds, (int, float))
         self._hold.renew(time.monotonic(), client, seconds if at_work else 0.0)  # type: ignore[arg-type]
-        if order == "state":
-            return {"ok": True, "kept": sorted(self._kept), "holding_until": self._stated or None}
         if order == "fetch":
             return {"ok": True}
         return {"ok": False, "error": "the keeper has no ranks to stop"}
