@@ -24,7 +24,7 @@ from tests.engines.kubernetes.small import stored
 from tests.faults import test_results_home as pods_as_folders
 from tests.faults.test_results_home import KEEPER, Fault, Killed, absent, at_random, full_disk
 
-from echelon.agent.linger import Linger
+from echelon.agent.hold import Hold
 from echelon.engines.kubernetes import control, names, objects
 from echelon.engines.kubernetes.files import reconnect
 from echelon.engines.kubernetes.files.reconnect import Channel, Opener
@@ -43,7 +43,7 @@ FAULTS = ("away", "break", "delete", "full", "keeper", "kill", "late", "linger",
 REF = RunRef(engine="k8s", name="demo")
 END = Event(kind="finished", at=4.0, outcome="succeeded", exit_code=0)
 HOLD, KEEP = 300.0, 86400.0  # seconds that workers, and the keeper, wait for a client
-VISIT = 60.0
+AT_WORK = 60.0
 FOR_EVER = 1_000_000
 
 
@@ -55,7 +55,8 @@ class Ending:
     home: Path
     now: float = 0.0
     away: int = 0  # calls that the API server will not answer
-    lingers: dict[str, Linger] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
+    at_work: set[str] = field(default_factory=set)  # clients that say so
     late: int = -1  # what happens when all of it is here
     said: bool = False  # the record says that results were fetched
     released: bool = False
@@ -64,23 +65,18 @@ class Ending:
     def __post_init__(self) -> None:
         for worker in range(self.pods.workers):
             pod = self.pods.pod_of(worker)
-            self.lingers[pod] = Linger(KEEP if pod == KEEPER else HOLD)
+            self.holds[pod] = Hold(KEEP if pod == KEEPER else HOLD, self.now)
 
     # Time, as agents count it
 
-    def pass_time(self, seconds: float, *, reachable: bool = True) -> None:
+    def pass_time(self, seconds: float) -> None:
+        """All stands still meanwhile, clients too."""
         with self.lock:
-            for _ in range(10):
-                self.now += seconds / 10
-                for pod, linger in self.lingers.items():
-                    linger.pass_time(self.now, False, reachable)
-                    if linger.over:
-                        self.pods.deleted.add(pod)
+            self.now += seconds
+            self.leave()
 
-    def leave_if_released(self) -> None:
-        for pod, linger in self.lingers.items():
-            if self.released and not linger.is_attended(self.now):
-                self.pods.deleted.add(pod)
+    def leave(self) -> None:
+        self.pods.deleted |= {pod for pod, hold in self.holds.items() if hold.is_over(self.now)}
 
     # What the command does
 
@@ -89,24 +85,28 @@ class Ending:
         with self.lock:
             if self.away > 0:
                 self.away -= 1
-                self.pass_time(20.0, reachable=False)
+                self.pass_time(20.0)
                 raise Unreachable("the API server does not answer", hint="")
 
+    def renew(self) -> None:
+        """The clients say that they are at work, as they do all the while."""
+        with self.lock:
+            for client in self.at_work:
+                for pod, hold in self.holds.items():
+                    if not self.away and pod not in self.pods.deleted:
+                        hold.renew(self.now, client, AT_WORK)
+
     @contextlib.contextmanager
-    def attending(self, *_: object) -> Iterator[Callable[[], None]]:
+    def working(self, *_: object) -> Iterator[None]:
         client = threading.current_thread().name
-
-        def attend(seconds: float = VISIT) -> None:
-            with self.lock:
-                for linger in self.lingers.values():
-                    if not self.away:
-                        linger.attend(client, seconds, self.now)
-                self.leave_if_released()
-
+        with self.lock:
+            self.at_work.add(client)
+            self.renew()
         try:
-            yield attend
+            yield
         finally:
-            attend(0.0)
+            with self.lock:
+                self.at_work.discard(client)
 
     def release(self, *_: object) -> None:
         with self.lock:
@@ -114,13 +114,16 @@ class Ending:
                 if self.pods.pod_of(worker) not in self.pods.deleted:
                     assert absent(self.pods, self.home, worker) == set(), f"worker {worker} is let go"
             self.released = True
-            self.leave_if_released()
+            for hold in self.holds.values():
+                hold.release(threading.current_thread().name)
+            self.leave()
 
     def reach(self, *_: object) -> Callable[[str], Opener]:
         def opener_of(pod: str) -> Opener:
             @contextlib.contextmanager
             def opened(words: Sequence[str]) -> Iterator[Channel]:
                 self.call()
+                self.renew()
                 fault = self.pods.faults[0] if self.pods.faults else None
                 with self.pods.reach(pod)(words) as channel:
                     try:
@@ -270,12 +273,13 @@ def story(folder: Path, faults: list[Fault], seed: int) -> None:
         patch.setattr(gather, "fetch_tree", partial(fetch_tree, patience=0.5))
         patch.setattr(collecting, "_NODES_RETURN", -1.0)
         patch.setattr(collecting, "read_record", ending.read_record)
+        patch.setattr(collecting, "read_alone", ending.read_record)
         patch.setattr(collecting, "see", ending.see)
         patch.setattr(collecting, "reach_pods", ending.reach)
         patch.setattr(collecting, "kept_folders", lambda _: [names.OUTPUT])
         patch.setattr(Submissions, "note_fetched", note_and(ending.come_home))
         patch.setattr(collecting, "_force_to_disk", lambda _: None)
-        patch.setattr(control, "attending", ending.attending)
+        patch.setattr(control, "at_work", ending.working)
         patch.setattr(control, "release_workers", ending.release)
         for module, name in ((control, "release_keeper"), (objects, "tie_record"), (objects, "drop_payload")):
             patch.setattr(module, name, lambda *_: None)

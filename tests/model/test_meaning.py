@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from echelon.errors import InvalidJob
 from echelon.model.job import Job, Role, Secret
 from echelon.model.meaning import to_job
-from echelon.model.pods.pod import Keeper, Output, PodOptions, choose_keeper
+from echelon.model.pods.pod import Keeper, PodOptions
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import RoleSettings, Settings
 
@@ -147,31 +145,6 @@ def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidJob, match="export T and say --secret T") as caught:
         to_job(Settings(script="a", secret=("T=hunter2",)), name="x")
     assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("more", "keeper"),
-    [
-        ({}, None),
-        ({"detach": True}, Keeper()),
-        ({"gpus": 1}, Keeper()),
-        ({"resource": {"amd.com/gpu": 1}}, Keeper()),
-        ({"roles": {"chief": RoleSettings(gpus=1)}}, Keeper()),
-        ({"gpus": 1, "output": "new:"}, None),
-        ({"detach": True, "output": "pvc:shelf"}, None),
-        ({"gpus": 1, "keep": "0"}, None),
-        ({"gpus": 1, "keep": 0}, None),
-        ({"keep": "1h"}, None),
-        ({"detach": True, "keep": "1h", "keep_size": "5Gi"}, Keeper(keep=3600, size=5 << 30)),
-    ],
-)
-def test_which_runs_have_a_keeper(more: dict[str, Any], keeper: Keeper | None) -> None:
-    assert to_job(Settings(script="a", **more), name="x").pod.keeper == keeper
-
-
-def test_results_on_a_volume_need_no_keeper() -> None:
-    assert choose_keeper(1.0, 1, devices=True, detached=True, output=None) == Keeper(keep=1.0, size=1)
-    assert choose_keeper(1.0, 1, devices=True, detached=True, output=Output()) is None
 
 
 @pytest.mark.parametrize(("name", "value"), [("keep", "soon"), ("keep", -1), ("keep_size", "much")])

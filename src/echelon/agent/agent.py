@@ -156,8 +156,6 @@ class Agent:
                 self._sink.remind(lambda: self._history.repeat(self._sink), REPEAT)
         self._member.send = lambda message: self._loop.call_later(0, lambda: leader.receive(0, message))
         leader.on_over = self._on_verdict
-        leader.holding = self._shutdown
-        leader.visits = lambda: {} if self._ending is None else self._ending.visits()
         leader.on_code_wanted = self._setup.hand_on_code
         self._setup.send_to = leader.send
         self._loop.call_later(0, lambda: leader.attach_own(self._member, self._member.last_started))
@@ -171,7 +169,6 @@ class Agent:
             self._orders.to_leader = self._to_leader
         self._to_leader.on_welcome = self._on_welcome
         self._setup.send = self._to_leader.send
-        self._to_leader.holding = self._shutdown
         self._to_leader.on_given_up = self._on_no_leader
         self._to_leader.on_lost = self._on_leader_lost
         if self._in_pod:
@@ -206,8 +203,9 @@ class Agent:
             )
             ending.on_gone = self._close_connections
             ending.leader = self._leader
+            if self._leader is not None:
+                self._leader.on_alone = ending.look
             if self._to_leader is not None:
-                ending.tell_leader = self._to_leader.send
                 ending.is_led = lambda: self._to_leader is not None and self._to_leader.connected
         return self._ending
 
@@ -225,7 +223,7 @@ class Agent:
     def _take_orders(self, path: str) -> None:
         from echelon.agent.orders import Orders
 
-        self._orders = Orders(self._loop, self._worker, self._member, self._history, self._shutdown)
+        self._orders = Orders(self._loop, self._worker, self._shutdown)
         try:
             self._orders.listen(path)
         except OSError as error:
@@ -277,11 +275,7 @@ class Agent:
         elif order == "give-way":
             self._leave_together(str(message.get("reason")))
         elif order == "release":
-            self._shutdown().release_by_leader()
-        elif order == "attend":
-            client, seconds = message.get("client"), message.get("seconds")
-            known = seconds if isinstance(seconds, (int, float)) else 0.0
-            self._shutdown().attend(str(client or ""), known, told_by_leader=True)
+            self._shutdown().release(str(message.get("client") or ""))
         elif order == "code":
             self._setup.take_code(message)
         elif order == "keeper":

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from echelon.agent import stopping
 from echelon.agent.control import ControlSocket
-from echelon.agent.gang.member import Member
 from echelon.agent.loop import Loop
-from echelon.agent.output.state_line import History
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -19,13 +17,9 @@ if TYPE_CHECKING:
 class Orders:
     """Takes orders and answers them. `to_leader` is set where this worker follows a leader."""
 
-    def __init__(
-        self, loop: Loop, worker: int, member: Member, history: History, shutdown: Callable[[], Shutdown]
-    ) -> None:
+    def __init__(self, loop: Loop, worker: int, shutdown: Callable[[], Shutdown]) -> None:
         self._loop = loop
         self._worker = worker
-        self._member = member
-        self._history = history
         self._shutdown = shutdown
         self._socket: ControlSocket | None = None
         self.to_leader: LeaderConnection | None = None
@@ -42,13 +36,11 @@ class Orders:
     def answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
         """Carry out an order, and return the reply."""
         shutdown = self._shutdown()
-        self._loop.call_later(0, shutdown.contact)
-        if order == "state":
-            return self._state(shutdown)
         client, seconds = str(details.get("client") or ""), details.get("seconds")
         if order == "fetch":
-            shutdown.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0)
-            return {"ok": True}
+            shutdown.renew(client, seconds if isinstance(seconds, (int, float)) else 0.0)
+            return {"ok": True, "until": shutdown.until}
+        self._loop.call_later(0, shutdown.renew)
         if order == "release":
             if shutdown.final is None:
                 return {"ok": False, "error": "the run is not over yet"}
@@ -64,17 +56,3 @@ class Orders:
         else:
             return {"ok": False, "error": "worker %d does not reach worker 0, which leads" % self._worker}
         return {"ok": True, "over": shutdown.final is not None}
-
-    def _state(self, shutdown: Shutdown) -> dict[str, object]:
-        leader = shutdown.leader
-        gang = leader.gang if leader is not None else None
-        phase = "following" if shutdown.final is None else "over"
-        return {
-            "ok": True,
-            "worker": self._worker,
-            "phase": gang.phase if gang is not None else phase,
-            "restart": max(0, self._member.last_started),
-            "holding_until": shutdown.until,
-            "verdict": gang.verdict if gang is not None else None,
-            "events": self._history.events(),
-        }

@@ -8,6 +8,7 @@ from echelon.errors import InvalidJob
 from echelon.model.job import GRACE, QUEUE_TIMEOUT, Job, Role, Secret, validate
 from echelon.model.open_shape import parse_open_shape
 from echelon.model.pods import pod
+from echelon.model.pods.way_home import choose_keeper
 from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
 from echelon.model.settings import RoleSettings, Settings, Text, written_out
 from echelon.model.tracking import Tracking, parse_tracker
@@ -72,7 +73,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
 def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
     named = pod.parse_object_name
     output = None if settings.output is None else pod.parse_output(settings.output)
-    keeper = pod.choose_keeper(
+    keeper = choose_keeper(
         pod.KEEP if settings.keep is None else pod.parse_keep(settings.keep),
         pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
         devices=settings.total_gpus is not None or any(need.gpus or need.other for need in needs),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.conftest import wait_until
 from tests.engines.kubernetes.clock import Clock
 from tests.engines.kubernetes.small import RUNNING, ended, pod, stored
 
 from echelon.engines.kubernetes import control
+from echelon.engines.machine import process_name
+from echelon.errors import Denied
 
 
 @pytest.mark.parametrize(("refusals", "reached"), [(2, True), (10**6, False)])
@@ -30,30 +33,25 @@ def test_a_leader_that_does_not_take_orders_yet_is_asked_again(
     assert len(asked) > 2
 
 
-@pytest.mark.parametrize(
-    ("leader", "told"),
-    [
-        (True, ["demo-0-abcde"]),
-        (False, ["demo-0-abcde", "demo-0-abcde", "demo-1-abcde"]),  # it does not answer: each by itself
-        (None, ["demo-1-abcde"]),  # it is gone
-    ],
-)
-def test_a_client_that_fetches_is_known_to_the_gang_whether_its_leader_is_there_or_not(
-    monkeypatch: pytest.MonkeyPatch, leader: bool | None, told: list[str]
+def test_a_client_that_fetches_says_so_to_every_worker_and_the_keeper_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seconds: dict[str, list[float]] = {}
+    """Those that do not answer, and the right that is lacking, keep no other one from being told."""
+    told: dict[str, list[dict[str, object]]] = {}
 
-    def order(_api: object, _record: object, name: str, *words: str, **_: object) -> bool:
-        seconds.setdefault(name, []).append(json.loads(words[-1])["seconds"])
-        return name != "demo-0-abcde" or bool(leader)
+    def order(_api: object, _record: object, name: str, word: str, details: str, **_: object) -> bool:
+        told.setdefault(name, []).append({"order": word, **json.loads(details)})
+        if name.startswith("demo-1"):
+            raise Denied("no")
+        return not name.startswith("demo-0")
 
     monkeypatch.setattr(control, "_order", order)
-    first = pod(0, state=RUNNING if leader is not None else ended(1), status={"phase": "Running"})
-    if leader is None:
-        first["status"]["phase"] = "Failed"
-    pods = [first, pod(1, state=RUNNING)]
-    with control.attending(None, stored().run, pods) as attend:  # type: ignore[arg-type]
-        attend()
-        attend()  # not so soon again
-    assert sorted(name for name, each in seconds.items() for _ in each) == sorted(2 * told)
-    assert {tuple(each)[-1] for each in seconds.values()} == {0.0}, "and when it is done"
+    monkeypatch.setattr(control, "_AT_WORK", 0.03)
+    gone = pod(3, state=ended(0), status={"phase": "Succeeded"})
+    pods = [*(pod(worker, state=RUNNING) for worker in range(3)), gone]
+    with control.at_work(None, stored().run, pods, "demo-keeper"):  # type: ignore[arg-type]
+        wait_until(lambda: all(len(each) > 1 for name, each in told.items() if "-1-" not in name), "more")
+        wait_until(lambda: len(told) == 4, "all")
+    assert set(told) == {"demo-0-abcde", "demo-1-abcde", "demo-2-abcde", "demo-keeper"}
+    assert told["demo-keeper"][0] == {"order": "fetch", "client": process_name(), "seconds": 0.03}
+    assert len(told["demo-1-abcde"]) == 1

@@ -256,6 +256,27 @@ def test_the_keeper_waits_too() -> None:
     assert names.AGENTS_TASK in keeper["spec"]["template"]["metadata"]["annotations"]
 
 
+def test_the_keeper_had_better_be_elsewhere_and_keeps_no_worker_from_the_plan() -> None:
+    wanted = job()
+    run, plan = record_of(wanted), on(wanted, a=3, b=3)
+
+    def affinity(of: Plan) -> Any:
+        keeper = keeper_object(run, of, SHIPPED)
+        assert keeper is not None
+        return keeper["spec"]["template"]["spec"]["affinity"]
+
+    (preferred,) = affinity(plan)["nodeAffinity"].pop("preferredDuringSchedulingIgnoredDuringExecution")
+    assert [(each["operator"], each["values"]) for each in preferred["preference"]["matchFields"]] == [
+        ("NotIn", ["a"]),
+        ("NotIn", ["b"]),
+    ]
+    seats = tuple(replace(seat, node="") for seat in plan.placement.seats)
+    unplaced = affinity(replace(plan, placement=replace(plan.placement, seats=seats)))
+    (preferred,) = unplaced["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    chosen = preferred["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    assert chosen == {names.RUN: plan.run, names.COMPONENT: names.WORKER}
+
+
 @pytest.mark.parametrize(
     "note", [names.WAITS, names.TRIED, names.ADMITTED, names.WITHDRAWN, names.CREATED, names.PRIORITY]
 )

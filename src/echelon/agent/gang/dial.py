@@ -90,10 +90,6 @@ class Dial:
         """Take a message of the leader."""
         raise NotImplementedError
 
-    def beat(self) -> dict[str, object]:
-        """The heartbeat that is sent now."""
-        return {"say": "beat"}
-
     def welcomed(self) -> None:
         """The leader has proved itself."""
 
@@ -195,7 +191,7 @@ class Dial:
                 self._connection.close()
                 self._on_closed(self._connection, "the leader sent nothing for %g s" % silent)
             else:
-                self.send(self.beat())
+                self.send({"say": "beat"})
         self._loop.call_later(self._task.heartbeat, self._on_heartbeat)
 
 

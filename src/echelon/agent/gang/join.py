@@ -18,8 +18,6 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
-    from echelon.agent.gang.holding import Holding
-
 MOST_UNSENT = 1000  # events kept for the next leader; the latest matter most
 
 
@@ -34,7 +32,6 @@ class LeaderConnection(Dial):
         self.verdict: dict[str, object] | None = (
             None  # once the run is over; for a replaced leader that does not know it
         )
-        self.holding: Callable[[], Holding] | None = None  # which knows what becomes of the results
         self.on_welcome: Callable[[], object] = lambda: None
         member.send = self.send
         self.begin()
@@ -81,26 +78,10 @@ class LeaderConnection(Dial):
         """An order is the member's to carry out."""
         self._member.obey(message)
 
-    def beat(self) -> dict[str, object]:
-        """A heartbeat, with what must not be cut off now."""
-        beat: dict[str, object] = {"say": "beat"}
-        holding = self.holding() if self.holding is not None else None
-        if holding is not None and holding.is_copying():
-            beat["copying"] = True
-        if holding is not None and holding.is_giving():
-            beat["giving"] = True
-        return beat
-
     def welcomed(self) -> None:
         """Tell a leader what it missed."""
-        if self.verdict is not None and self.holding is not None:
-            holding = self.holding()
-            # Before the verdict, which may let the leader go.
-            for client, seconds in holding.visits().items():
-                self.send({"say": "attended", "client": client, "seconds": seconds})
-            held = holding.held_for()
-            left = {} if held is None else {"held_for": round(held, 3)}
-            self.send(dict(left, say="verdict", verdict=self.verdict))
+        if self.verdict is not None:
+            self.send({"say": "verdict", "verdict": self.verdict})
         while self._unsent and self.connected:
             self.forward(self._unsent.popleft())
         self.on_welcome()

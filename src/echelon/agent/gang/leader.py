@@ -26,7 +26,6 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable, Mapping
 
-    from echelon.agent.gang.holding import Holding
     from echelon.agent.gang.member import Member
     from echelon.agent.output.samples import Board
 
@@ -60,8 +59,6 @@ class Leader:
         self._logs_run = logs_run
         self._failures = failures
         self._peers: dict[int, Connection] = {}
-        self._copying: dict[int, float] = {}  # peers whose results are being fetched, and when they said so
-        self._giving: dict[int, float] = {}  # peers that send their results to the keeper, and the same
         self._ended: set[int] = set()  # peers that have sent their last event
         self._own: Member | None = None
         self._board: Board | None = None  # the newest samples, from the first one on
@@ -69,12 +66,7 @@ class Leader:
         self._timer: Timer | None = None
         self._deadline: float | None = None
         self._ticks = OwnTicks(task.heartbeat, time.monotonic())
-        self.held_for: float | None = None  # seconds that members of an earlier leader still hold results
         self.on_over: Callable[[dict[str, object]], object] | None = None
-        self.holding: Callable[[], Holding] | None = None  # of worker 0
-        self.visits: Callable[[], dict[str, float]] = (
-            dict  # clients that fetch, with the seconds left to each
-        )
         self.gang = Gang(task, time.monotonic(), patience)
         self.keeper = KeeperLink(loop)
         self.keeper.on_change = self._pass_on_keeper
@@ -84,6 +76,7 @@ class Leader:
         # What a worker says of a command that it runs for the launcher; and that a worker is gone.
         self.on_command: Callable[[int, dict[str, object]], object] = lambda *_: None
         self.on_gone: Callable[[int], object] = lambda _worker: None
+        self.on_alone: Callable[[], object] = lambda: None  # no member is connected any more
         # A whole gang may connect at once; with less room its own members would drop each other.
         self._door = Door(loop, listener, 2 * len(task.places), self._on_handshake)
         loop.call_later(task.heartbeat, self._on_heartbeat)
@@ -132,16 +125,11 @@ class Leader:
         elif say == "event":
             self._receive_event(worker, message.get("event"))
         elif say == "verdict":
-            left = message.get("held_for")
-            if isinstance(left, (int, float)) and 0 <= left <= self._task.hold:
-                self.held_for = max(self.held_for or 0.0, left)
-                if self.holding is not None:
-                    self.holding().hold_with(left)
             self.gang.adopt(message.get("verdict"))
         elif say == "please-stop":
             self.stop("stopped", str(message.get("reason")), message)
         else:
-            self._receive_other(worker, message, now)
+            self._receive_other(worker, message)
             return
         self.act()
 
@@ -167,28 +155,13 @@ class Leader:
         if self._board is not None:
             self._board.drop(worker)
 
-    def _receive_other(self, worker: int, message: dict[str, object], now: float) -> None:
-        """A message on which the gang has nothing to decide."""
+    def _receive_other(self, worker: int, message: dict[str, object]) -> None:
+        """A message on which the gang has nothing to decide; of a heartbeat the connection notes the time."""
         say = message.get("say")
         if say == "code":
             self.on_code_wanted(worker, message.get("offset"))
         elif say == "command":
             self.on_command(worker, message)
-        elif say == "attended":
-            client, seconds = message.get("client"), message.get("seconds")
-            if self.holding is not None:
-                known = seconds if isinstance(seconds, (int, float)) else 0.0
-                self.holding().attend(str(client or ""), known)
-        else:
-            self._receive_heartbeat(worker, message, now)
-
-    def _receive_heartbeat(self, worker: int, message: dict[str, object], now: float) -> None:
-        """Note what a worker is doing; the connection itself notes the time."""
-        for name, known in (("copying", self._copying), ("giving", self._giving)):
-            if message.get(name):
-                known[worker] = now
-            else:
-                known.pop(worker, None)
 
     def stop(self, outcome: str, reason: str, request: Mapping[str, object]) -> None:
         """End the run on request: its ranks with the signal and the grace that it asks for."""
@@ -222,22 +195,8 @@ class Leader:
                 self._board.close()
             announce(self.gang.verdict)
 
-    def is_copying(self) -> bool:
-        """Whether a peer's results are being fetched."""
-        return self._is_so(self._copying)
-
-    def is_giving(self) -> bool:
-        """Whether a peer sends its results to the keeper."""
-        return self._is_so(self._giving)
-
-    def _is_so(self, said: dict[int, float]) -> bool:
-        limit = time.monotonic() - 2.5 * self._task.heartbeat
-        return any(at > limit and worker in self._peers for worker, at in said.items())
-
     def leave(self, done: Callable[[], object]) -> None:
-        """Call `done()` when every peer has left, or has had its time to. Its own end may end all pods, so
-        that it waits for one from which files are copied.
-        """
+        """Call `done()` when every peer has left, or has had its time to."""
         self._when(lambda: not self._peers, done)
 
     def wait_for_ends(self, done: Callable[[], object]) -> None:
@@ -254,7 +213,7 @@ class Leader:
         deadline = time.monotonic() + LEAVE_TIME
 
         def look() -> None:
-            if settled() or (time.monotonic() > deadline and not self.is_copying()):
+            if settled() or time.monotonic() > deadline:
                 done()
             else:
                 self._loop.call_later(0.005, look)
@@ -358,8 +317,6 @@ class Leader:
         self._ended.discard(worker)
         if self.keeper.connected:
             connection.send(self.keeper.message())
-        for client, seconds in self.visits().items():
-            connection.send({"say": "attend", "client": client, "seconds": seconds})
         if message.get("finished") is True:
             self._ended.add(worker)  # its next message has the verdict
             return
@@ -402,6 +359,8 @@ class Leader:
             self.on_gone(worker)
             self.gang.lost(worker, reason, time.monotonic())
             self.act()
+            if not self._peers:
+                self.on_alone()
 
 
 def _number(value: object, otherwise: int) -> int:

@@ -31,8 +31,8 @@ SAMPLED_AFTER = (
 
 
 class Member:
-    """Carries out prepare, start and stop; finish, release, leave, give-way, keeper, code and attend are for
-    the agent.
+    """Carries out prepare, start and stop; finish, release, leave, give-way, keeper and code are for the
+    agent.
     """
 
     def __init__(self, loop: Loop, task: Task, place: Place, sink: Sink, last_started: int) -> None:
@@ -82,7 +82,7 @@ class Member:
             self._look(message)
         elif order == "command":
             self.on_command(message)
-        elif order in ("finish", "release", "leave", "give-way", "keeper", "code", "attend"):
+        elif order in ("finish", "release", "leave", "give-way", "keeper", "code"):
             if order == "finish":
                 self._close_rendezvous()
             self.on_finish(message)

@@ -12,6 +12,7 @@ from echelon.agent.files.wire import Broken
 from echelon.agent.keep.exchange import Refused, give
 from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
 from echelon.agent.loop import Loop
+from echelon.agent.output.sink import Sink
 from echelon.agent.task import Task
 from echelon.agent.thread import in_thread
 
@@ -29,26 +30,28 @@ _WHY = {
 
 
 class Handover:
-    """The results of one worker on their way to the keeper. `say` gets why they are not there."""
+    """The results of one worker on their way to the keeper; `on_kept` is called when they are there."""
 
-    def __init__(self, loop: Loop, task: Task, worker: int, say: Callable[[str], object]) -> None:
+    def __init__(
+        self, loop: Loop, task: Task, worker: int, sink: Sink, on_kept: Callable[[], object]
+    ) -> None:
         self._loop = loop
         self._task = task
         self._worker = worker
-        self._say = say
+        self._sink = sink
+        self._on_kept = on_kept
         self._said = ""
         self._address: tuple[str, int] | None = None
         self._refused_by: tuple[str, int] | None = None
         self._stated: list[dict[str, Any]] | None = None  # manifests, once the results are there
-        self._kept_at: float | None = None
+        self._kept_at = float("inf")
         self._moved = 0.0  # when something of them was last sent
         self.active = False  # results are being sent, or a connection is made for it
-        self.on_kept: Callable[[], object] = lambda: None
 
     @property
     def kept(self) -> bool:
         """Whether the keeper vouches for this worker's results, or there are none."""
-        return self._kept_at is not None
+        return time.monotonic() >= self._kept_at
 
     @property
     def moves(self) -> bool:
@@ -56,11 +59,6 @@ class Handover:
         nothing.
         """
         return self.active and time.monotonic() - self._moved < STANDSTILL
-
-    @property
-    def kept_for(self) -> float:
-        """Seconds since then."""
-        return 0.0 if self._kept_at is None else time.monotonic() - self._kept_at
 
     def meet(self, address: object, port: object) -> None:
         """The leader says where the keeper is; None if it has gone."""
@@ -71,10 +69,14 @@ class Handover:
         self._try()
 
     def begin(self, stated: list[dict[str, Any]], has_results: bool = True) -> None:
-        """The results are there, with these manifests."""
+        """The results are there, with these manifests. Of one that has none, as of a leader that replaces
+        another, members which have some are on their way.
+        """
         self._stated = stated
         if not has_results:
-            self._kept_at = time.monotonic()
+            from echelon.agent.gang.decisions import REUNION  # a member does not need it before
+
+            self._kept_at = time.monotonic() + REUNION
             return
         self._moved = time.monotonic()
         self._loop.call_later(ABSENT, self._miss)
@@ -86,7 +88,7 @@ class Handover:
 
     def _try(self) -> None:
         address = self._address
-        wanted = self._stated is not None and not self.kept and not self.active
+        wanted = self._stated is not None and self._kept_at == float("inf") and not self.active
         if not wanted or address is None or address == self._refused_by:
             return
         self.active = True
@@ -109,7 +111,8 @@ class Handover:
         self.active = False
         if outcome is True:
             self._kept_at = time.monotonic()
-            self.on_kept()
+            self._sink.event("worker-kept", worker=self._worker)
+            self._on_kept()
         elif isinstance(outcome, Refused):
             self._refused_by = address
             self._tell(_WHY.get(outcome.kind, "the keeper did not get all of them"))
@@ -122,4 +125,5 @@ class Handover:
     def _tell(self, why: str) -> None:
         if why != self._said:
             self._said = why
-            self._say("worker %d holds its results itself: %s" % (self._worker, why))
+            reason = "worker %d holds its results itself: %s" % (self._worker, why)
+            self._sink.event("unkept", worker=self._worker, reason=reason)

@@ -22,9 +22,9 @@ from echelon.agent.gang import keeper_link
 from echelon.agent.gang.dial import Dial
 from echelon.agent.gang.door import Door
 from echelon.agent.gang.wire import Connection, prove, proven
+from echelon.agent.hold import Hold
 from echelon.agent.keep import exchange
 from echelon.agent.keep.room import Room
-from echelon.agent.linger import Linger, try_api_server
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
 from echelon.agent.task import INTERRUPTED, Task
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 LOOK = 1.0  # seconds between two looks at whether it may leave
-COUNT = 5.0  # seconds between two connections to the API server
 MOVED = 60.0  # seconds by which the end of its time moves before it is stated again
 MOST_AT_ONCE = 16  # workers whose results it takes at the same time; others come again
 
@@ -80,11 +79,10 @@ class Keeper:
         self._loop = Loop()
         self._sink = Sink(self._loop)
         self._room = Room(task.keep_size)
-        self._linger = Linger(task.keep)
+        self._hold = Hold(task.keep, time.monotonic())
         self._kept: set[int] = set()  # workers whose results it vouches for
         self._taking: set[int] = set()
-        self._released = False
-        self._until = 0.0  # the end of its time, as stated last
+        self._stated = 0.0  # the end of its time, as stated last
         self._code = 0
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         os.makedirs(task.reports, mode=0o700, exist_ok=True)
@@ -101,7 +99,6 @@ class Keeper:
     def run(self) -> int:
         """Run to the end, and return the exit code."""
         self._loop.call_later(0, self._look)
-        self._loop.call_later(0, self._count)
         self._loop.run()
         self._sink.flush()
         return self._code
@@ -121,7 +118,7 @@ class Keeper:
             return
         assert isinstance(worker, int)
         files, size = (offer.get(name) for name in ("files", "size"))
-        if worker in self._taking or len(self._taking) >= MOST_AT_ONCE or self._released:
+        if worker in self._taking or len(self._taking) >= MOST_AT_ONCE or self._hold.released:
             connection.close()  # it comes again
             return
         if type(files) is not int or type(size) is not int or files < 0 or size < 0:
@@ -169,7 +166,6 @@ class Keeper:
         found = taken[0] if taken else None
         if found is not None:
             self._kept.add(worker)
-            self._linger.contact()
             manifests = [dict(each, worker=worker) for each in found["manifests"]]
             self._sink.event("worker-kept", worker=worker, manifests=manifests, left_out=found["left_out"])
         elif worker not in self._kept and not os.path.isdir(os.path.join(self._folder, str(worker))):
@@ -202,54 +198,42 @@ class Keeper:
         self._sink.state(events)
 
     def _answer(self, order: str, details: dict[str, object]) -> dict[str, object]:
-        self._linger.contact()
         client, seconds = str(details.get("client") or ""), details.get("seconds")
-        now = time.monotonic()
-        if order == "state":
-            return {"ok": True, "kept": sorted(self._kept), "holding_until": self._until or None}
-        if order == "fetch":
-            self._linger.attend(client, seconds if isinstance(seconds, (int, float)) else 0.0, now)
-            return {"ok": True}
         if order == "release":
-            self._released = True
-            self._linger.attend(client, 0.0, now)
+            self._hold.release(client)
+            return {"ok": True}
+        at_work = order == "fetch" and isinstance(seconds, (int, float))
+        self._hold.renew(time.monotonic(), client, seconds if at_work else 0.0)  # type: ignore[arg-type]
+        if order == "fetch":
             return {"ok": True}
         return {"ok": False, "error": "the keeper has no ranks to stop"}
 
     # When it leaves
 
-    def _is_busy(self) -> bool:
-        return bool(self._taking) or is_copying()
-
     def _look(self) -> None:
-        attended = self._linger.is_attended(time.monotonic())
+        """Leave when all was fetched, when there is nothing to keep, or when its time is over. That does not
+        pass while the run goes on. It does until a leader comes: the run may have ended before there was a
+        keeper.
+        """
+        now, copying = time.monotonic(), is_copying()
+        if copying or self._taking or self._line.connected:
+            self._hold.renew(now)
+        elif self._kept:
+            self._state_end(now)
         # A worker that is sending when all is released, sends what was fetched already.
-        fetched = self._released and not attended and not is_copying()
-        needless = self._line.left and not self._kept and not self._is_busy()
-        if fetched or needless:
+        busy = copying or (bool(self._taking) and not self._hold.released)
+        needless = self._line.left and not self._kept
+        if not busy and (needless or self._hold.is_over(now)):
             self._leave(0)
         else:
             self._loop.call_later(min(LOOK, self._task.keep / 4), self._look)
 
-    def _count(self) -> None:
-        """Count its time, which does not pass while the run goes on. It does until a leader comes: the run
-        may have ended before there was a keeper.
-        """
-        period = min(COUNT, max(0.1, self._task.keep / 4))
-
-        def counted(reachable: bool) -> None:
-            waits = self._line.connected
-            self._linger.pass_time(time.monotonic(), waits or self._is_busy(), reachable)
-            until = time.time() + self._linger.left
-            if self._kept and not waits and abs(until - self._until) > MOVED:
-                self._until = until
-                self._sink.event("keeping", until=round(until, 3))
-            if self._linger.over:
-                self._leave(0)
-            else:
-                self._loop.call_later(period, self._count)
-
-        try_api_server(self._loop, period, counted)
+    def _state_end(self, now: float) -> None:
+        """State until when it keeps results, if that has moved."""
+        until = time.time() + self._hold.until - now
+        if abs(until - self._stated) > MOVED:
+            self._stated = until
+            self._sink.event("keeping", until=round(until, 3))
 
     def _leave(self, code: int) -> None:
         self._code = code

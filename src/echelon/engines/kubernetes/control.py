@@ -6,13 +6,16 @@ controller ends the pods."""
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from echelon.agent.task import RUN_OVER
 from echelon.engines.kubernetes import names, objects
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.follow.keeper import find_job, pods_of_job
 from echelon.engines.kubernetes.follow.view import jobs_of, pods_of
 from echelon.engines.kubernetes.record import Stop, Stored, stopping
@@ -24,7 +27,7 @@ from echelon.model.run import Record
 
 _STARTING = 20.0  # seconds that a worker may take to start, once nothing keeps it from it
 _LISTENING = 5.0  # seconds from the start of its container until its agent takes orders
-_ATTEND = 60.0  # seconds that workers wait for a client that fetches from one after another
+_AT_WORK = 60.0  # seconds that a worker waits at least for a client that is at work
 _AT_ONCE = 8  # agents that are given an order at the same time
 _ANSWER = 20.0  # seconds within which an agent answers
 
@@ -65,36 +68,30 @@ def _order(api: Api, record: Record, pod: str, *order: str, container: str = nam
 
 
 @contextmanager
-def attending(
-    api: Api, record: Record, pods: Sequence[Object], keeper: str | None = None
-) -> Iterator[Callable[[], None]]:
-    """While this client fetches from worker after worker, keep all of them, and the pod of the keeper, from
-    leaving: neither their time to linger nor another client's release ends it. The function that it gives is
-    to be called all the while; most calls do nothing.
+def at_work(api: Api, record: Record, pods: Sequence[Object], keeper: str | None = None) -> Iterator[None]:
+    """While this client fetches from worker after worker, each of them, and the pod of the keeper, is told
+    again and again that it is at work: neither the end of its time nor another client's release ends it.
+    """
+    order = "fetch", json.dumps({"client": process_name(), "seconds": _AT_WORK})
+    asked = [
+        (pod["metadata"]["name"], workers.container_name(pod)) for pod in pods if workers.is_running(pod)
+    ]
+    asked += [(keeper, names.CONTAINER)] if keeper is not None else []
+    done = threading.Event()
 
-    The leader tells the others, which keep it in mind when the leader is lost; where it cannot be reached,
-    every worker is told by itself."""
-    last: float | None = None
+    def renew(mine: Sequence[tuple[str, str]]) -> None:
+        while not done.is_set():
+            for pod, container in mine:
+                if not done.is_set():
+                    _order(api, record, pod, *order, container=container)
+            done.wait(_AT_WORK / 3)
 
-    def order(seconds: float) -> None:
-        with suppress(EchelonError):
-            details = json.dumps({"client": process_name(), "seconds": seconds})
-            if keeper is not None:
-                _order(api, record, keeper, "fetch", details)
-            if not order_leader(api, record, pods, "fetch", details):
-                _order_each(api, record, pods, "fetch", details)
-
-    def attend() -> None:
-        nonlocal last
-        if last is None or time.monotonic() - last > _ATTEND / 3:
-            last = time.monotonic()
-            order(_ATTEND)
-
+    for number in range(min(_AT_ONCE, len(asked))):
+        beside(partial(renew, asked[number::_AT_ONCE]))
     try:
-        yield attend
+        yield
     finally:
-        if last is not None:
-            order(0.0)
+        done.set()
 
 
 def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequence[Object]) -> None:

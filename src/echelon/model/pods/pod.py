@@ -310,16 +310,6 @@ def _parse_none_or(field_name: str, text: object) -> float:
     return 0.0 if str(text).strip() in ("0", "0s", "0.0") else parse_duration(field_name, text)
 
 
-def choose_keeper(
-    keep: float, size: int, *, devices: bool, detached: bool, output: Output | None
-) -> Keeper | None:
-    """The keeper of a run on Kubernetes, if it has one: where workers hold devices that others wait for, or
-    no command stays to fetch from them, and the results are on no volume.
-    """
-    wanted = keep > 0 and output is None and (devices or detached)
-    return Keeper(keep=keep, size=size) if wanted else None
-
-
 def parse_ttl(text: object) -> float:
     """Read a time that fits Kubernetes' 32 bits."""
     seconds = parse_duration("ttl", text)

@@ -20,10 +20,11 @@ from tests.engines.kubernetes.local_pod import Pod
 
 from echelon.agent.files.tree import PARTIAL
 from echelon.bundle.zipapp import agent_archive
+from echelon.engines.kubernetes.client.api import NotThere
 from echelon.engines.kubernetes.files import reconnect
 from echelon.engines.kubernetes.files.reconnect import Channel, Opener
-from echelon.engines.kubernetes.files.transfer import Copied, Progress, fetch_tree, send_tree
-from echelon.errors import InvalidJob, StateTrouble, Unavailable, Unreachable
+from echelon.engines.kubernetes.files.transfer import Copied, Progress, fetch_tree, pod_opener, send_tree
+from echelon.errors import InvalidJob, Refused, StateTrouble, Unavailable, Unreachable
 
 
 @pytest.fixture
@@ -343,3 +344,20 @@ def test_a_target_that_holds_a_link_where_a_folder_should_be(pod: Pod, tmp_path:
     with pytest.raises(StateTrouble, match="'sub' is no folder"):
         copy(pod.open, source, tmp_path / "target")
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(("phase", "gone"), [("Running", False), ("Succeeded", True), (None, True)])
+def test_a_pod_that_has_ended_is_not_tried_again(phase: str | None, gone: bool) -> None:
+    """A worker leaves when the run's keeper has its results: a client goes on there, and at once."""
+
+    class Server:
+        def exec(self, *_: object, **__: object) -> None:
+            raise Refused("cannot exec in a container that has ended")
+
+        def find(self, *_: object) -> object:
+            ended = {"metadata": {"name": "demo-1"}, "status": {"phase": phase}}
+            return None if phase is None else ended
+
+    with pytest.raises(Refused) as caught:
+        pod_opener(Server(), "demo-1")(["send", "/x"])  # type: ignore[arg-type]
+    assert isinstance(caught.value, NotThere) == gone

@@ -21,7 +21,7 @@ from echelon.agent.files.tree import BadTree
 from echelon.agent.files.wire import Garbled, Trouble, Wire
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.files.reconnect import PATIENCE, Channel, Opener, persist
-from echelon.errors import InvalidJob, StateTrouble, from_os_error
+from echelon.errors import InvalidJob, Refused, StateTrouble, from_os_error
 from echelon.model.copy import Copied, LeftOut, Manifest, Progress
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def pod_opener(
     container: str = names.CONTAINER,
     python: str | None = None,
 ) -> Opener:
-    """Reach the agent in a pod; a connection that broke is not made again once the pod has ended."""
+    """Reach the agent in a pod. A connection that broke is not made again once the pod has ended, and one that
+    is refused since it has says so at once: a worker of a run with a keeper leaves at any moment.
+    """
     tried = False
 
     def opener(arguments: Sequence[str]) -> AbstractContextManager[Channel]:
@@ -46,7 +48,12 @@ def pod_opener(
             _check_runs(api, pod)
         tried = True
         command = names.agent_command(python, "files", *arguments)
-        return api.exec(pod, command, container=container, stdin=True)
+        try:
+            return api.exec(pod, command, container=container, stdin=True)
+        except Refused as error:
+            if type(error) is Refused:
+                _check_runs(api, pod)
+            raise
 
     return opener
 

@@ -2,7 +2,7 @@
 worker and none of the user's secrets and volumes. Pure.
 
 It belongs to the record, and is no part of the workers: it has a component of its own, by which every list of
-workers leaves it out."""
+workers leaves it out. It had better be on another node than they are: one that is lost takes less with it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ Object = dict[str, Any]
 _CPU, _MEMORY = "100m", "256Mi"
 _NODE_AWAY = 3600  # seconds before a silent node's keeper is given up: what it holds is on that node
 _TRIES = 6  # pods, one after another
+_AVOIDED = 64  # nodes, of a plan that may have thousands
 # Of a user's pod template, what decides whether and where a pod may be. The rest is for the ranks.
 _THEIRS = (
     "securityContext",
@@ -100,6 +101,7 @@ def keeper_object(
             }
         ],
         "volumes": _volumes(run, shipped, size, task),
+        "affinity": _elsewhere(plan),
     }
     spec.update(chosen_by_user(options))
     about = {
@@ -129,6 +131,22 @@ def keeper_object(
             "template": merge_under({"spec": theirs}, {"metadata": about, "spec": spec}),
         },
     }
+
+
+def _elsewhere(plan: Plan) -> Object:
+    """Not where the workers are, if it can be: not on the nodes of the plan or, where it names none, of their
+    pods. To both the scheduler would keep workers, too, away from the keeper, and from the plan.
+    """
+    if nodes := sorted({seat.node for seat in plan.placement.seats} - {""}):
+        named = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes[:_AVOIDED]]
+        preferred = {"weight": 100, "preference": {"matchFields": named}}
+        return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
+    near = {
+        "labelSelector": {"matchLabels": {names.RUN: plan.run, names.COMPONENT: names.WORKER}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    preferred = {"weight": 100, "podAffinityTerm": near}
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
 
 
 def level_of(job: Object) -> str:

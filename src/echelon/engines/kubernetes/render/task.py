@@ -24,6 +24,7 @@ from echelon.engines.task import make_task
 from echelon.model.grace import grace_in_pods
 from echelon.model.plan import Plan
 from echelon.model.pods.pod import PodOptions
+from echelon.model.pods.way_home import way_home
 from echelon.model.run import Record
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 _LONGEST_TASK = 16 << 10  # characters of a task that every pod carries
 _LONGEST = 64 << 10  # characters of a plan that an annotation holds as they are
 _MOST = 32 << 20  # bytes of a plan, unpacked
-HANDOVER = 60.0  # seconds that workers stay at least where a keeper takes their results
 GIVE_WAY = 300.0  # seconds at least that a gang waits for its workers' GPUs before it gives way to other runs
 JOIN_TIMEOUT = 3600.0  # seconds: a peer's node may have to be made, and its image pulled, first
 
@@ -59,7 +59,7 @@ def pod_task(
         join_timeout=JOIN_TIMEOUT,
         grace=grace_in_pods(record.job, tuple(group.role for group in plan.world.groups)),
         project=bundle is not None or options.code is not None,
-        hold=hold_of(record),
+        hold=way_home(options).hold,
         kept=kept_folders(record),
         control=names.CONTROL,
         termination=names.TERMINATION,
@@ -140,14 +140,6 @@ def _keeping(options: PodOptions) -> dict[str, Any]:
         "keep_folder": names.KEPT,
         "keeper_port": names.PORT,
     }
-
-
-def hold_of(record: Record) -> float:
-    """How long workers keep their results once the run is over: on a volume they are safe."""
-    options = record.job.pod
-    if options.keeper is not None:
-        return max(options.linger, HANDOVER)
-    return options.linger if options.output is None or options.collect else 0.0
 
 
 def kept_folders(record: Record) -> list[str]:

@@ -242,14 +242,13 @@ def _gather_all(
     """Fetch every shard from where it is; a worker may give its own to the keeper meanwhile, and leave."""
     record = seen.view.stored.run
     keeper = seen.keeper.pod if seen.keeper is not None else None
-    with control.attending(api, record, seen.view.pods, keeper) as attend:
+    with control.at_work(api, record, seen.view.pods, keeper):
         while True:
             gathered = gather(
                 seen.shards(),
                 kept_folders(record),
                 folder,
                 reach_pods(api, record, keeper),
-                attend=attend,
                 progress=progress,
             )
             if not gathered.missing or seen.keeper is None:

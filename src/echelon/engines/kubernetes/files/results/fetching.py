@@ -105,16 +105,15 @@ def _fetch_from_workers(
         shards = shards_now(record.plan, view.pods)
     keeper = seen.keeper.pod if seen.keeper is not None else None
     reach = reach_pods(api, record, keeper)
-    with control.attending(api, record, view.pods, keeper) as attend:
+    with control.at_work(api, record, view.pods, keeper):
         if path in (".", ""):
-            gathered = gather(shards, kept_folders(record), target, reach, attend=attend)
+            gathered = gather(shards, kept_folders(record), target, reach)
             for each in gathered.left_out:
                 notice(each)
             if gathered.missing:
                 hint = "the workers that are there keep what they have; the same command goes on"
                 raise incomplete(ref.name, tuple(map(describe, gathered.missing)), hint=hint)
             return target
-        attend()
         return _fetch_part(shards, reach, path, target, ref, notice)
 
 

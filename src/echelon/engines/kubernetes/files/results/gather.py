@@ -37,12 +37,9 @@ def gather(
     folder: Path,
     reach: Callable[[str], Opener],
     *,
-    attend: Callable[[], object] = lambda: None,
     progress: Progressed | None = None,
 ) -> Gathered:
-    """Fetch every shard's `folders` into `folder`. `reach` gives the way to a pod; `attend` is called all the
-    while, and keeps the workers from leaving.
-    """
+    """Fetch every shard's `folders` into `folder`. `reach` gives the way to a pod."""
     missing: list[Missing] = []
     left_out: list[LeftOut] = []
     size, brought, away = 0, False, ""
@@ -51,12 +48,11 @@ def gather(
             all_of_it = whole(shard, shard.why or away, lost=shard.lost)
             missing += [] if all_of_it.files == 0 else [all_of_it]
             continue
-        attend()
         opener = reach(shard.pod)
         left_out += [LeftOut(path=place_of(shard.worker, each.path), why=each.why) for each in shard.left_out]
         for number, root in enumerate(folders):
             place = root_of(shard, root, number)
-            fetch = _Fetch(shard, root, place, folder, size, attend, progress)
+            fetch = _Fetch(shard, root, place, folder, size, progress)
             found = fetch.run(opener)
             left_out += found.left_out
             size += found.size
@@ -91,7 +87,6 @@ class _Fetch:
         place: str,
         folder: Path,
         before: int,
-        attend: Callable[[], object],
         progress: Progressed | None,
     ) -> None:
         self._shard = shard
@@ -99,7 +94,6 @@ class _Fetch:
         self._place = place  # in the pod that has it
         self._folder = folder
         self._before = before
-        self._attend = attend
         self._progress = progress
         self._current: Mapping[str, int] = {}  # of the connection that is tried
         self._outstanding: Mapping[str, int] = {}  # of the last one over which a listing came
@@ -152,7 +146,6 @@ class _Fetch:
         if now.trouble:
             return
         self._listed, self._outstanding = True, self._current
-        self._attend()
         if self._progress is not None:
             self._progress(self._before + now.done, self._before + now.total)
 

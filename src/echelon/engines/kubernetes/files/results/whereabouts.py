@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from echelon.engines.kubernetes import names
 from echelon.model.job import Job
-from echelon.model.pods.pod import LINGER
+from echelon.model.pods.way_home import without_exec
 from echelon.model.run import Record
 
 
@@ -40,12 +40,8 @@ def note_on_restarts(job: Job) -> str | None:
 
 
 def without_linger(job: Job) -> Job:
-    """The job of a user without the right to `pods/exec`: workers do not wait for results to be fetched,
-    unless the user said for how long.
-    """
-    if job.pod.linger != LINGER:
-        return job
-    return replace(job, pod=replace(job.pod, linger=0.0))
+    """The job of a user without the right to `pods/exec`."""
+    return replace(job, pod=without_exec(job.pod))
 
 
 def stay_on_volume(record: Record) -> bool:
