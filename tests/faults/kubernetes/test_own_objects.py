@@ -231,7 +231,7 @@ def test_a_text_of_200_kb_is_no_answer_of_200_kb(terminal: Terminal) -> None:
     made = forged(run, stop={"at": 1e9, "reason": "\u202e" + "s" * 10**5, "outcome": "failed"})
     text = "\x9b31m" + "r" * 200_000
     end = Event(kind="finished", at=1e9, outcome="failed", exit_code=1, reason=text)
-    made["data"] |= record.finished(end, plan=plan_anywhere(job))["data"]
+    made["data"] |= record.finished(end, plan=plan_anywhere(replace(job, framework="plain")))["data"]
     terminal.kubectl.create(made)
     for words in (
         ["ps", "-aA"],

@@ -168,6 +168,8 @@ class KubernetesEngine(Submitting):
         """Write a stop into the record, then order the leader; where that cannot be, end the Jobs."""
         from echelon.engines.kubernetes.ending import stop_run
 
+        if self._submission is not None:
+            self._submission.take_made(ref.name)  # a start that comes now has to read it
         return stop_run(self.api, self._ref(ref.name), signal, grace, patient=ref.name != self._starting)
 
     def remove(
