@@ -76,22 +76,3 @@ def test_what_the_prelude_makes_of_the_time_differs_between_steps(tmp_path: Path
     why = f"so that {of} gives it another value there (made in a step, it is handed on)"
     assert told == ([f"cell 1: each step makes 'stamp' anew, {why}"] if of else [])
     assert not warnings(tmp_path, [prelude, ("step:a", "one = stamp"), ("step:b prev:a", "print(one)")])
-
-
-@pytest.mark.parametrize(
-    ("change", "is_told"),
-    [
-        ("table.loc[0, 'a'] = 9\nprint(array)", True),
-        ("array[0] = 9\nprint(table)", True),
-        ("print(array, table)", False),
-        ("array[0] = 9\nprint(array)", False),
-    ],
-)
-@pytest.mark.parametrize("taken", ["table['a'].values", "table.a.to_numpy()"])
-def test_an_array_of_a_table_that_a_later_step_changes(
-    tmp_path: Path, taken: str, change: str, is_told: bool
-) -> None:
-    made = f"import pandas as pd\ntable = pd.DataFrame({{'a': [1.0, 2.0]}})\narray = {taken}"
-    told = warnings(tmp_path, [("step:a", made), ("step:b prev:a", change)])
-    says = "cell 1: 'array' may share the memory of 'table', and in step 'b', which changes one of them"
-    assert [each for each in told if each.startswith(says)] if is_told else not told

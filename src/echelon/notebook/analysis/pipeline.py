@@ -1,5 +1,5 @@
 """A notebook as a Pipeline: its steps, their variables and what they need to run. Pure, but for reading the
-file."""
+file, and the version of pandas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from echelon.model.job import suggest_name
 from echelon.notebook.analysis.cells import InvalidNotebook, Notebook, read_notebook
 from echelon.notebook.analysis.dataflow import StepFlow, find_dataflow
 from echelon.notebook.analysis.parameters import Code, Parameter, given_values
-from echelon.notebook.analysis.steps import gather_steps
+from echelon.notebook.analysis.steps import Gathered, gather_steps
 from echelon.notebook.analysis.tags import GPU, Options
 from echelon.notebook.analysis.unlike import find_differences
 from echelon.values import frozen
@@ -75,7 +75,8 @@ def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None)
         values = given_values(gathered.parameters, parameters)
         gathered = gather_steps(notebook, values) if values else gathered
     flow = find_dataflow(gathered)
-    warnings = [*gathered.warnings, *flow.warnings, *find_differences(gathered, flow.before)]
+    views = _tables_share_memory(gathered)
+    warnings = [*gathered.warnings, *flow.warnings, *find_differences(gathered, flow.before, views=views)]
     steps = []
     for each in gathered.steps:
         text = "\n".join(code.text for code in (*gathered.prelude, *each.cells))
@@ -103,6 +104,19 @@ def pipeline_of(notebook: Notebook, parameters: Mapping[str, str] | None = None)
         metrics=gathered.metrics,
         warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def _tables_share_memory(gathered: Gathered) -> bool:
+    """Whether the pandas of this environment, which the steps probably have, is one before 3."""
+    codes = [*gathered.prelude, *(code for step in gathered.steps for code in step.cells)]
+    if not any("pandas" in code.text for code in codes):
+        return False
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("pandas").startswith(("0.", "1.", "2."))
+    except PackageNotFoundError:
+        return False
 
 
 def name_of(notebook: Notebook) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from echelon.notebook.analysis.magics import OWN
 from echelon.notebook.analysis.parameters import Code
 from echelon.notebook.analysis.steps import Gathered, StepCells
+from echelon.notebook.analysis.tables import find_copies
 
 _STATE = {
     r"os\.(chdir|fchdir)|" + OWN + "cd": "the current folder",
@@ -44,14 +45,16 @@ _MOMENT = re.compile(
 _PURE = frozenset(dir(builtins)) - {"print", "open", "input", "next", "exec", "eval", "setattr", "iter", "id"}
 
 
-def find_differences(gathered: Gathered, before: Mapping[str, frozenset[str]]) -> list[str]:
-    """Warnings, each with its cell."""
+def find_differences(
+    gathered: Gathered, before: Mapping[str, frozenset[str]], *, views: bool = False
+) -> list[str]:
+    """Warnings, each with its cell; with `views`, pandas is one in which parts of a table are its memory."""
     codes = [*gathered.prelude, *(code for step in gathered.steps for code in step.cells)]
     return [
         *_of_ipython(codes),
         *_of_caches(gathered),
         *_of_moments(gathered),
-        *_of_tables(gathered),
+        *find_copies(gathered, views=views),
         *_of_what_stays(gathered, before),
         *_of_unordered(gathered, before),
     ]
@@ -106,39 +109,6 @@ def _of_moments(gathered: Gathered) -> Iterator[str]:
                         f"cell {code.cell}: each step makes {name!r} anew, so that {of} gives it another "
                         "value there (made in a step, it is handed on)"
                     )
-
-
-def _of_tables(gathered: Gathered) -> Iterator[str]:
-    """Arrays that are a pandas table's own memory where they are made, and a copy of it in a later step that
-    changes the one and reads the other.
-    """
-    for number, step in enumerate(gathered.steps):
-        for code in step.cells:
-            for node in _tree(code).body:
-                if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
-                    continue
-                taken = ast.unparse(node.value).removesuffix("()")
-                array, table = node.targets[0].id, taken.partition(".")[0].partition("[")[0]
-                if not taken.endswith((".values", ".to_numpy")) or not table.isidentifier():
-                    continue
-                for later in gathered.steps[number + 1 :]:
-                    read, changed = _names_read(later.cells), _names_changed(later.cells)
-                    if {array, table} <= read | changed and changed & {array, table}:
-                        yield (
-                            f"cell {code.cell}: {array!r} may share the memory of {table!r}, and in step "
-                            f"{later.name!r}, which changes one of them, it is a copy"
-                        )
-                        break
-
-
-def _names_changed(codes: Sequence[Code]) -> set[str]:
-    """Names of what is changed in place: `x[0] = 1`, `x.loc[0] += 1`."""
-    return {
-        re.split(r"[.\[(]", ast.unparse(node.value))[0]
-        for code in codes
-        for node in ast.walk(_tree(code))
-        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load)
-    }
 
 
 def _names_read(codes: Sequence[Code]) -> set[str]:
