@@ -37,8 +37,8 @@ def pod_opener(
     container: str = names.CONTAINER,
     python: str | None = None,
 ) -> Opener:
-    """Reach the agent in a pod. A connection that broke is not made again once the pod has ended, and one that
-    is refused since it has says so at once: a worker of a run with a keeper leaves at any moment.
+    """Reach the agent in a pod. A connection that broke is not made again once the pod has ended; one that is
+    refused because it has says so at once: a worker of a run with a keeper leaves at any moment.
     """
     tried = False
 
