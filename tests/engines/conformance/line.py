@@ -132,7 +132,7 @@ class LineConformance:
         engine = harness.engine
         jobs = [harness.job("lasts.py", name=name, resources=gpus(1)) for name in ("quick", "slow")]
         plans = [plan_of(job, engine) for job in jobs]  # both were told that the GPU is free
-        quick, slow = [engine.record(job, None) for job in jobs]
+        quick, slow = [engine.record(job, None, plan) for job, plan in zip(jobs, plans, strict=True)]
         engine.start(quick, plans[0])
         with pytest.raises(Taken):
             engine.start(slow, plans[1])

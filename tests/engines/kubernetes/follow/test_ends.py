@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from tests.engines.kubernetes.small import RECORD, RUNNING, job, pod, record_object, stored
+from tests.engines.kubernetes.small import RECORD, RUNNING, ended, job, pod, record_object, stored
 from tests.engines.kubernetes.stand_in import StandIn, says
 
 from echelon.engines.kubernetes.client.api import Api
@@ -18,7 +18,7 @@ from echelon.engines.kubernetes.follow import follow
 from echelon.engines.kubernetes.follow.evidence import confirm, evidence
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.state.history import LeaderEvents
-from echelon.engines.kubernetes.state.standing import standing
+from echelon.engines.kubernetes.state.standing import Told, standing
 from echelon.errors import Refused, Unreachable
 from echelon.model.event import Event
 from echelon.model.output.log import EventLine, Line
@@ -129,3 +129,16 @@ def test_workers_that_kueue_sends_away_have_not_ended_the_run() -> None:
     for suspended in (False, True):
         seen = View(stored=stored(), jobs=[job(suspend=suspended)], pods=[])
         assert (standing(evidence(seen, leader.told), NOW).end is None) is suspended
+
+
+def test_other_logs_are_not_read_before_the_first_lines_of_a_leader_that_runs() -> None:
+    both = [pod(worker, state=RUNNING) for worker in (0, 1)]
+    runs = View(stored=stored(), jobs=[job()], pods=both)
+    lost = View(stored=stored(), jobs=[job()], pods=[pod(0, state=ended(137)), both[1]])
+    for view, told, quiet, wanted in (
+        (runs, Told(), 0.0, False),
+        (runs, Told(), 60.0, True),  # it may have replaced one that knew the end
+        (runs, Told(has_lines=True), 60.0, False),
+        (lost, Told(), 0.0, True),
+    ):
+        assert follow._others_may_know(view, told, quiet=quiet) is wanted

@@ -37,6 +37,7 @@ from echelon.engines.kubernetes.state.standing import (
     Evidence,
     Source,
     Standing,
+    Told,
     has_told,
     may_know,
     standing,
@@ -177,8 +178,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
             yield from _unreported(_opening(view), reported)
             led = led or has_led(view)
             leader.told = replace(leader.told, has_lines=_has_lines(view, written))
-            alone = led and not leads(view, leader.told)
-            alone = alone and "peers" in standing(evidence(view, leader.told, STREAMED), time.time()).lacks
+            alone = led and _others_may_know(view, leader.told, quiet=time.monotonic() - quiet_since)
             for pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
                 written.add(pod["metadata"]["uid"])
@@ -204,6 +204,16 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
                     yield _waiting(trouble)
             if (deadline is not None and time.monotonic() >= deadline) or _is_abandoned(view):
                 return
+
+
+def _others_may_know(view: View, told: Told, *, quiet: float) -> bool:
+    """Whether logs of other workers may have an end that worker 0's has not. While that one runs, and it is
+    not `quiet` for long, its first lines are on their way: those of others would come before them.
+    """
+    coming = not told.has_lines and quiet <= LAST_LINES and workers.has_leader(view.pods)
+    if coming or leads(view, told):
+        return False
+    return "peers" in standing(evidence(view, told, STREAMED), time.time()).lacks
 
 
 def _has_lines(view: View, written: Collection[str]) -> bool:
