@@ -45,6 +45,12 @@ def test_a_branch_that_changes_the_process(tmp_path: Path, text: str, what: str)
     ("text", "says"),
     [
         ("signal.signal(signal.SIGUSR1, print)", "cell 2: a signal's handler stays in step 'a'"),
+        ("import codecs\ncodecs.register(print)", "cell 2: a registration stays in step 'a'"),
+        (
+            "import resource\nresource.setrlimit(4, (0, 0))",
+            "cell 2: a setting of the process stays in step 'a'",
+        ),
+        ("import sys\nsys.settrace(print)", "cell 2: a trace function stays in step 'a'"),
         (
             "@functools.lru_cache\ndef read(x):\n    return open(x).read()\nread('a')",
             "cell 2: each step has a cache of its own for read",

@@ -499,6 +499,17 @@ xN = [2]
 ---
 note(xN)
 """,
+    method_of_a_list="""
+from functools import partial
+seenN = []
+addN = seenN.append
+add_oneN = partial(seenN.append, 1)
+---
+addN(2)
+---
+add_oneN()
+note(seenN)
+""",
     loop_variable="""
 for iN in range(3):
     lastN = iN
@@ -787,6 +798,37 @@ varN = contextvars.ContextVar("varN", default=0)
 varN.set(3)
 ---
 note(varN.get())
+""",
+    settings_of_the_process="""
+import gc, os, socket, sys
+gc.set_threshold(100 + N, 5, 5)
+gc.disable()
+os.umask(0o077)
+socket.setdefaulttimeout(10 + N)
+sys.setswitchinterval(0.25)
+---
+note(gc.get_threshold(), gc.isenabled(), socket.getdefaulttimeout(), sys.getswitchinterval())
+open("privateN", "w").close()
+note(oct(os.stat("privateN").st_mode))
+""",
+    time_zone="""
+import os, time
+os.environ["TZ"] = "Asia/Tokyo"
+time.tzset()
+---
+note(time.localtime(0).tm_hour)
+""",
+    start_method="""
+import multiprocessing
+multiprocessing.set_start_method("spawn", force=True)
+---
+note(multiprocessing.get_start_method())
+""",
+    registered="""
+import csv
+csv.register_dialect("semicolonN", delimiter=";")
+---
+note("semicolonN" in csv.list_dialects())
 """,
     a_file_in_the_working_folder="""
 with open("dataN.txt", "w") as file:
@@ -1131,9 +1173,15 @@ note(wN.grad is None or wN.grad.tolist())
 import torch
 torch.set_default_dtype(torch.float64)
 torch.set_printoptions(precision=2)
+torch.set_float32_matmul_precision("medium")
+torch.set_num_threads(1)
 torch.backends.cudnn.benchmark = True
 ---
 note(torch.ones(1).dtype, str(torch.tensor(1.23456)), torch.backends.cudnn.benchmark)
+note(torch.get_float32_matmul_precision(), torch.get_num_threads())
+torch.set_default_device("meta")
+---
+note(torch.ones(1).device)
 """,
 }
 TORCH = {name: text.strip("\n") for name, text in TORCH.items()}

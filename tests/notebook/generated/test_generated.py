@@ -17,6 +17,7 @@ SAID = {
     "cache_information": "a cache of its own",
     "context_variable": "ContextVar, cannot be handed on",
     "error_kept": "the traceback of an error",
+    "registered": "a registration stays",
     "ipython_asked": "a step has no IPython",
 }
 

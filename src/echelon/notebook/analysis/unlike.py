@@ -28,6 +28,9 @@ _STAYS = {
     r"signal\.signal": "a signal's handler",
     r"atexit\.register": "what is done at the end of the process",
     r"(tf|tensorflow)\.random\.set_seed|.*\bset_random_seed": "TensorFlow's seed",
+    r"(codecs|csv|mimetypes|copyreg)\.(register\w*|add_type|pickle)|.*\bregister_kl": "a registration",
+    r"resource\.setrlimit|threading\.stack_size|faulthandler\.enable": "a setting of the process",
+    r"sys\.set(trace|profile)|threading\.set(trace|profile)": "a trace function",
     r"sys\.std(out|err)": "a stream in the place of Python's own",
 }
 _SEEDS = re.compile(r"seed", re.IGNORECASE)

@@ -120,6 +120,8 @@ def reach(value: object) -> Dict[Any, object]:
     stack: List[Any] = [value]
     while stack:
         each = stack.pop()
+        if isinstance(each, BuiltinFunctionType):
+            stack.append(each.__self__)  # of `found.append`, the list
         if id(each) in seen or (isinstance(each, _ATOMS) and not isinstance(each, type)):
             continue
         seen.add(id(each))

@@ -3,9 +3,11 @@ library is asked only if it is imported."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 
 class Probe(NamedTuple):
@@ -39,16 +41,38 @@ def _read_torch() -> Any:
     torch = _of("torch")
     shown = dict(vars(_of("torch._tensor_str").PRINT_OPTS))
     exact = torch.are_deterministic_algorithms_enabled()
-    return str(torch.get_default_dtype()), torch.is_grad_enabled(), exact, shown
+    precision = torch.get_float32_matmul_precision()
+    return str(torch.get_default_dtype()), torch.is_grad_enabled(), exact, shown, precision
 
 
 def _set_torch(state: Any) -> None:
     torch = _of("torch")
-    dtype, gradients, exact, shown = state
+    dtype, gradients, exact, shown, precision = state
     torch.set_default_dtype(getattr(torch, dtype.partition(".")[2]))
     torch.set_grad_enabled(gradients)
     torch.use_deterministic_algorithms(exact)
+    torch.set_float32_matmul_precision(precision)
     vars(_of("torch._tensor_str").PRINT_OPTS).update(shown)
+
+
+def _read_torch_device() -> Any:
+    read = getattr(_of("torch"), "get_default_device", None)  # since PyTorch 2.3
+    return None if read is None else str(read())
+
+
+def _read_umask() -> Optional[int]:
+    """None where it could only be read by setting it, which another thread would feel."""
+    try:
+        with open("/proc/self/status") as file:
+            return next((int(line.split()[1], 8) for line in file if line.startswith("Umask:")), None)
+    except OSError:
+        return None
+
+
+def _set_gc(state: Any) -> None:
+    enabled, thresholds = state
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(*thresholds)
 
 
 def _pandas_defaults() -> Dict[str, Any]:
@@ -100,6 +124,10 @@ PROBES: Dict[str, Probe] = {
     ),
     "torch.random": Probe("torch", _read_torch_random, _set_torch_random),
     "torch": Probe("torch", _read_torch, _set_torch),
+    "torch.device": Probe("torch", _read_torch_device, lambda value: _of("torch").set_default_device(value)),
+    "torch.threads": Probe(
+        "torch", lambda: _of("torch").get_num_threads(), lambda value: _of("torch").set_num_threads(value)
+    ),
     "numpy.printoptions": Probe(
         "numpy",
         lambda: _of("numpy").get_printoptions(),
@@ -115,6 +143,26 @@ PROBES: Dict[str, Probe] = {
     ),
     "warnings": Probe("warnings", lambda: list(_of("warnings").filters), _set_warnings),
     "recursionlimit": Probe("sys", sys.getrecursionlimit, sys.setrecursionlimit),
+    "switchinterval": Probe("sys", sys.getswitchinterval, sys.setswitchinterval),
+    "intmaxstrdigits": Probe(
+        "sys",
+        getattr(sys, "get_int_max_str_digits", lambda: None),  # since Python 3.11
+        getattr(sys, "set_int_max_str_digits", lambda _: None),
+    ),
+    "umask": Probe("os", _read_umask, os.umask),
+    "gc": Probe("gc", lambda: (gc.isenabled(), gc.get_threshold()), _set_gc),
+    "socket": Probe(
+        "socket",
+        lambda: _of("socket").getdefaulttimeout(),
+        lambda value: _of("socket").setdefaulttimeout(value),
+    ),
+    "multiprocessing": Probe(
+        "multiprocessing",
+        lambda: _of("multiprocessing").get_start_method(allow_none=True),
+        lambda value: _of("multiprocessing").set_start_method(value, force=True),
+    ),
+    # The zone is in the environment, which is put back before.
+    "timezone": Probe("time", lambda: _of("time").tzname, lambda _: _of("time").tzset()),
     "locale": Probe(
         "locale",
         lambda: _of("locale").setlocale(_of("locale").LC_ALL),
