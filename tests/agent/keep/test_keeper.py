@@ -106,6 +106,18 @@ def test_a_keeper_that_comes_while_results_are_held(pods: Pods, make: Make) -> N
     check_kept(pods, keeper, 0, 1)
 
 
+def test_a_client_that_fetches_keeps_no_worker_whose_results_the_keeper_has(pods: Pods, make: Make) -> None:
+    """It goes on at the keeper."""
+    start_run(pods, WRITES)
+    pods.wait_for("holding")
+    for worker in (0, 1):
+        assert pods.order(worker, "fetch", json.dumps({"client": "a", "seconds": 300})).returncode == 0
+    keeper = make()
+    keeper.start()
+    assert [pods.code(worker) for worker in range(2)] == [0, 0]
+    check_kept(pods, keeper, 0, 1)
+
+
 def test_without_a_keeper_workers_hold_as_ever_and_say_so(pods: Pods, make: Make) -> None:
     start_run(pods, WRITES)
     wait_until(lambda: len(notes(pods)) == 2, "both to say so")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 
 import pytest
 from tests.conftest import wait_until
@@ -55,3 +57,22 @@ def test_a_client_that_fetches_says_so_to_every_worker_and_the_keeper_again_and_
     assert set(told) == {"demo-0-abcde", "demo-1-abcde", "demo-2-abcde", "demo-keeper"}
     assert told["demo-keeper"][0] == {"order": "fetch", "client": process_name(), "seconds": 0.03}
     assert len(told["demo-1-abcde"]) == 1
+
+
+def test_those_that_hold_for_a_short_time_are_told_before_anything_is_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client may stand still right after that."""
+    told: list[str] = []
+
+    def order(_api: object, _record: object, name: str, *_: object, **__: object) -> bool:
+        time.sleep(0.2)
+        told.append(name)
+        return True
+
+    monkeypatch.setattr(control, "_order", order)
+    run = stored().run
+    short = replace(run, job=replace(run.job, pod=replace(run.job.pod, linger=20.0)))
+    pods = [pod(worker, state=RUNNING) for worker in range(10)]
+    with control.at_work(None, short, pods):  # type: ignore[arg-type]
+        assert len(told) == 10

@@ -23,6 +23,7 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.machine import process_name
 from echelon.errors import Denied, EchelonError
+from echelon.model.pods.way_home import way_home
 from echelon.model.run import Record
 
 _STARTING = 20.0  # seconds that a worker may take to start, once nothing keeps it from it
@@ -71,6 +72,7 @@ def _order(api: Api, record: Record, pod: str, *order: str, container: str = nam
 def at_work(api: Api, record: Record, pods: Sequence[Object], keeper: str | None = None) -> Iterator[None]:
     """While this client fetches from worker after worker, each of them, and the pod of the keeper, is told
     again and again that it is at work: neither the end of its time nor another client's release ends it.
+    Those that hold for a short time only have been told when this begins.
     """
     order = "fetch", json.dumps({"client": process_name(), "seconds": _AT_WORK})
     asked = [
@@ -79,16 +81,24 @@ def at_work(api: Api, record: Record, pods: Sequence[Object], keeper: str | None
     asked += [(keeper, names.CONTAINER)] if keeper is not None else []
     done = threading.Event()
 
-    def renew(mine: Sequence[tuple[str, str]]) -> None:
-        while not done.is_set():
-            for pod, container in mine:
-                if not done.is_set():
-                    _order(api, record, pod, *order, container=container)
-            done.wait(_AT_WORK / 3)
+    def renew(mine: Sequence[tuple[str, str]], told: threading.Event) -> None:
+        try:
+            while not done.is_set():
+                for pod, container in mine:
+                    if not done.is_set():
+                        _order(api, record, pod, *order, container=container)
+                told.set()
+                done.wait(_AT_WORK / 3)
+        finally:
+            told.set()
 
-    for number in range(min(_AT_ONCE, len(asked))):
-        beside(partial(renew, asked[number::_AT_ONCE]))
+    all_told = [threading.Event() for _ in range(min(_AT_ONCE, len(asked)))]
+    for number, told in enumerate(all_told):
+        beside(partial(renew, asked[number::_AT_ONCE], told))
     try:
+        if way_home(record.job.pod).hold < _AT_WORK:
+            for told in all_told:
+                told.wait(_ANSWER)
         yield
     finally:
         done.set()
