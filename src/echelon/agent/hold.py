@@ -2,7 +2,7 @@
 caller tells the time.
 
 There is one timer. Each contact with a client begins it anew, and a client that fetches says for how long it
-is at work, again and again. It says so to every worker by itself, so that nobody else has to know."""
+is at work, again and again. It says so to every worker by itself, so that no other agent has to know."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Volumes(Protocol):
 
 class Put(NamedTuple):
     """What became of an object that was to be there; of one whose content was replaced, `undo` is the change
-    that brings the former one back, unless somebody else has changed it since.
+    that brings the former one back, unless another user has changed it since.
     """
 
     kind: str

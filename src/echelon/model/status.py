@@ -349,7 +349,7 @@ def _what_waits(status: _Draft) -> str | None:
 
 
 def _finish_steps(status: _Draft, event: Event) -> None:
-    """What has become of steps that nobody looks after any more."""
+    """What has become of steps that no process looks after any more."""
     left: StepState = "stopped" if status.state in ("stopped", "timed-out") else "lost"
     for name, step in status.steps.items():
         if step.state not in OVER:

@@ -16,7 +16,7 @@ _WAITING = 16  # batches that wait for a slow reader: each may be thousands of m
 class Merged(Generic[T]):
     """What all sources give, until the last one ends; an error of one is raised where this is read.
 
-    Whoever reads it may `add` a source meanwhile."""
+    Its reader may `add` a source meanwhile."""
 
     def __init__(self, sources: Iterable[Source[T]]) -> None:
         self._batches: list[Sequence[T] | BaseException] = []

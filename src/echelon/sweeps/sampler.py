@@ -41,9 +41,9 @@ class Sampler:
         self._study = optuna.create_study(
             direction=objective.goal, sampler=optuna.samplers.TPESampler(seed=search.seed + len(known))
         )
+        kinds = {each.name: self._distribution(each) for each in search.space}
         for step in known:
             values = {each.name: each.value(step.params[each.name]) for each in search.space}
-            kinds = {each.name: self._distribution(each) for each in search.space}
             self._study.add_trial(
                 optuna.trial.create_trial(params=values, distributions=kinds, value=step.value)
             )

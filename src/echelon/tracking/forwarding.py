@@ -191,7 +191,7 @@ class _Waiting:
         self._closed = self._left = False
 
     def put(self, point: Point) -> bool:
-        """False once nobody takes any more."""
+        """False once the thread that takes has left."""
         with self._changed:
             while len(self._points) >= _WAITING and not self._left:
                 self._changed.wait()
@@ -222,7 +222,7 @@ class _Waiting:
             self._changed.notify_all()
 
     def leave(self) -> None:
-        """Nobody takes any more."""
+        """The thread that takes leaves."""
         with self._changed:
             self._left = True
             self._changed.notify_all()

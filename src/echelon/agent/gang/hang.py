@@ -84,7 +84,7 @@ def has_recorder(looks: Looks) -> bool:
 
 
 def is_debugged(looks: Looks) -> bool:
-    """Whether somebody has a rank in a debugger, for whom the others wait."""
+    """Whether a rank is in a debugger, and the others wait for its user."""
     return any(look.get("debugged") or look.get("state") == "t" for look in looks.values())
 
 

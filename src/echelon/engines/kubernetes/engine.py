@@ -127,7 +127,7 @@ class KubernetesEngine(Submitting):
         return fetch_results(self.api, self._submissions, self._ref(ref.name), path, to, notice, tell)
 
     def seals(self, ref: RunRef) -> None:
-        """Nothing: whoever may make pods in the namespace can write what ranks write."""
+        """Nothing: any user who may make pods in the namespace can write what ranks write."""
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Fetch what the workers keep, once, and release them when all of it is here."""
@@ -168,8 +168,9 @@ class KubernetesEngine(Submitting):
         """Write a stop into the record, then order the leader; where that cannot be, end the Jobs."""
         from echelon.engines.kubernetes.ending import stop_run
 
-        if self._submission is not None:
-            self._submission.take_made(ref.name)  # a start that comes now has to read it
+        submission = self._submission_of(ref.name)
+        if submission is not None:
+            submission.made = None  # a start that comes now has to read it
         return stop_run(self.api, self._ref(ref.name), signal, grace, patient=ref.name != self._starting)
 
     def remove(
@@ -189,7 +190,7 @@ class KubernetesEngine(Submitting):
         who = identity.ask(self.api)
 
         def is_mine(row: RunSummary, uid: str) -> bool:
-            # Whoever has spoiled a record may have written another owner, too.
+            # The user who has spoiled a record may have written another owner, too.
             submitted = row.state == "damaged" and self._submissions.results_of(uid) is not None
             return submitted or is_own(row, who(), current_user())
 

@@ -264,8 +264,8 @@ class Submitting:
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Make the Jobs with this plan; or start those that wait."""
         self._starting = ref.name
-        submission = self._submission
-        made = submission.take_made(ref.name) if submission is not None else None
+        submission = self._submission_of(ref.name)
+        made = submission.take_made() if submission is not None else None
         if made is not None:
             view = View(stored=made, jobs=(), pods=())
         else:

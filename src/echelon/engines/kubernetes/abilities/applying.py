@@ -11,6 +11,7 @@ from typing import Any
 
 from echelon.engines.abilities import Put
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
+from echelon.engines.kubernetes.fields import below
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
 from echelon.engines.kubernetes.prerequisites.controllers import check_native, delete_objects
 from echelon.engines.kubernetes.state.workers import pods_by_worker
@@ -82,9 +83,7 @@ def _try(api: Api, objects: Sequence[dict[str, Any]]) -> list[Put]:
 
 def _runtime_of(obj: Mapping[str, Any]) -> tuple[str, str]:
     """The kind and the name of the runtime that a TrainJob refers to."""
-    spec = obj.get("spec")
-    reference = spec.get("runtimeRef") if isinstance(spec, Mapping) else None
-    found = reference if isinstance(reference, Mapping) else {}
+    found = below(obj, "spec", "runtimeRef")
     return str(found.get("kind") or "ClusterTrainingRuntime"), str(found.get("name") or "")
 
 
@@ -130,7 +129,7 @@ def _change(api: Api, kind: str, name: str, content: Object, namespace: str | No
 
 
 def _undo(api: Api, objects: Sequence[Mapping[str, Any]], done: Sequence[Put]) -> None:
-    """Give the content back that was replaced; where somebody else has changed it since, theirs stays."""
+    """Give the content back that was replaced; where another user has changed it since, theirs stays."""
     places = {(each["kind"], each["metadata"]["name"]): each["metadata"].get("namespace") for each in objects}
     for each in done:
         if each.undo is not None:

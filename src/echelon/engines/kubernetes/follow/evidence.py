@@ -96,11 +96,16 @@ def leads(view: View, told: Told) -> bool:
     return view.stored.end is None and told.has_lines and workers.has_leader(view.pods)
 
 
+def may_tell(source: Source, view: View, told: Told) -> bool:
+    """Whether logs that were not read may have an end which worker 0's has not."""
+    if leads(view, told):
+        return False
+    return source in standing(evidence(view, told, STREAMED), time.time()).lacks
+
+
 def ask_keeper(api: Api, view: View, leader: history.LeaderEvents) -> None:
     """Learn from the keeper how the run stands, if it may know better and can be asked."""
-    if leads(view, leader.told):
-        return
-    if "keeper" not in standing(evidence(view, leader.told, STREAMED), time.time()).lacks:
+    if not may_tell("keeper", view, leader.told):
         return
     with suppress(Denied, Refused, Unreachable):
         keeper = find_keeper(api, view.stored)

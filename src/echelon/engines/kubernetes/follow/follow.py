@@ -21,7 +21,7 @@ from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended, find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.evidence import STREAMED, ask_keeper, confirm, evidence, glance, leads
+from echelon.engines.kubernetes.follow.evidence import ask_keeper, confirm, evidence, glance, leads, may_tell
 from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper, keeping
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror, Mirrors
@@ -211,9 +211,7 @@ def _others_may_know(view: View, told: Told, *, quiet: float) -> bool:
     not `quiet` for long, its first lines are on their way: those of others would come before them.
     """
     coming = not told.has_lines and quiet <= LAST_LINES and workers.has_leader(view.pods)
-    if coming or leads(view, told):
-        return False
-    return "peers" in standing(evidence(view, told, STREAMED), time.time()).lacks
+    return not coming and may_tell("peers", view, told)
 
 
 def _has_lines(view: View, written: Collection[str]) -> bool:

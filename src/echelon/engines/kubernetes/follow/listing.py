@@ -88,10 +88,9 @@ class _Labelled(TypedDict, total=False):
 
 def damaged_runs(api: Api, ref_of: Callable[[str], RunRef]) -> list[str]:
     """The names of the runs whose records cannot be read, from one list."""
-    selector = f"{names.COMPONENT}={names.RECORD}"
-    listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
     found = []
-    for name, obj in ((obj["metadata"]["name"], obj) for obj in listed if is_record(obj)):
+    for obj in _records(api):
+        name = obj["metadata"]["name"]
         try:
             read(obj, ref_of(name))
         except StateTrouble:
@@ -109,9 +108,7 @@ def list_runs(
     whether one is the asking user's, by its row and the uid of its record.
     """
     jobs_of_all = beside(partial(_jobs_of_kind, api, "Job"))  # nearly every run has one
-    selector = f"{names.COMPONENT}={names.RECORD}"
-    listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
-    records = [obj for obj in listed if is_record(obj)]
+    records = _records(api)
     ended = {obj["metadata"]["name"] for obj in records if has_end(obj)}
     alive, keepers = _alive(api) if ended else (set[str](), set[str]())
     ended -= alive
@@ -144,6 +141,12 @@ def list_runs(
     uids = {obj["metadata"]["name"]: str(obj["metadata"].get("uid") or "") for obj in records}
     found = [replace(each, own=is_mine(each, uids[each.name])) for each in found]
     return sorted(found, key=lambda each: -each.created)
+
+
+def _records(api: Api) -> list[Object]:
+    selector = f"{names.COMPONENT}={names.RECORD}"
+    listed = cast("list[Object]", api.list_shapes("ConfigMap", _RecordOutline, selector=selector))
+    return [obj for obj in listed if is_record(obj)]
 
 
 def _row(known: Evidence, found: Standing) -> RunSummary:

@@ -70,12 +70,12 @@ class Submission:
         self.seen = _once(asked.seen, lambda: None)
         self.is_free = _once(is_free, lambda: False)
 
-    def take_made(self, name: str) -> Stored | None:
-        """The run of that name, if its record was just made here: it need not be read, whatever has become of
-        it since the first write to it tells.
+    def take_made(self) -> Stored | None:
+        """The run, once, if its record was just made here: it need not be read, whatever has become of it
+        since the first write to it tells.
         """
         made, self.made = self.made, None
-        return made if made is not None and made.run.ref.name == name else None
+        return made
 
 
 def _once(first: Callable[[], T], anew: Callable[[], T]) -> Callable[[], T]:

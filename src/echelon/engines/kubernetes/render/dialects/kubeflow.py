@@ -13,7 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.fields import conditions, has_conditions, moment, one_line, whole_number
+from echelon.engines.kubernetes.fields import (
+    below,
+    conditions,
+    has_conditions,
+    moment,
+    one_line,
+    whole_number,
+)
 from echelon.engines.kubernetes.render.dialects.end import End
 from echelon.engines.kubernetes.render.dialects.lifetime import time_to_live
 from echelon.engines.kubernetes.render.payload import map_names
@@ -224,7 +231,7 @@ class Replicated:
 
     def is_suspended(self, obj: Mapping[str, Any]) -> bool:
         """Whether the job waits."""
-        return bool(_policy_of(obj).get("suspend"))
+        return bool(below(obj, "spec", "runPolicy").get("suspend"))
 
     def suspended(self, *, suspend: bool) -> Object:
         """Suspending a running job deletes its pods."""
@@ -244,18 +251,13 @@ class Replicated:
 
     def lasting(self, obj: Mapping[str, Any], seconds: int) -> Object | None:
         """The change of the time to live."""
-        if _policy_of(obj).get("ttlSecondsAfterFinished") == seconds:
+        if below(obj, "spec", "runPolicy").get("ttlSecondsAfterFinished") == seconds:
             return None
         return {"spec": {"runPolicy": {"ttlSecondsAfterFinished": seconds}}}
 
     def refused(self, why: str, *, hint: str = _NOT) -> InvalidJob:
         """The error for a run that the kind cannot express."""
         return InvalidJob("as", self._kind.lower(), why, hint=hint)
-
-
-def _policy_of(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (obj.get("spec") or {}).get("runPolicy") or {}
-    return found
 
 
 def metadata_of_all(record: Record, plan: Plan) -> Object:
