@@ -19,6 +19,7 @@ _ROOTS = (
     "gang.join",
     "setup.unpack",
     "ranks.cgroups",
+    "ranks.reports",
     "ranks.shell",
 )
 _IMPORT = re.compile(r"^from (echelon\.agent[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)

@@ -13,13 +13,15 @@ from typing import Any
 
 from tests.agent.gang.recording import look_of, ranks_of
 
+from echelon.agent.gang.hang import state_of
 from echelon.agent.loop import Loop
 from echelon.agent.ranks.stuck import looking
 
 HERE = Path(__file__).parent
 WAYS = ("asleep", "computes", "reads", "order", "groups", "part", "stopped", "start")
 PART = "/data/part-17"
-_SETTLED = 2.0  # seconds after the last rank has said that it waits now
+_SETTLED = 2.0  # seconds after the last rank has said that it waits now, and between two looks
+_MOST_LOOKS = 20
 
 
 def record(way: str, ranks: int, folder: Path) -> dict[str, dict[str, Any]]:
@@ -36,9 +38,24 @@ def record(way: str, ranks: int, folder: Path) -> dict[str, dict[str, Any]]:
                     pass
             time.sleep(_SETTLED)
             alive = {rank: each.pid for rank, each in enumerate(started) if each.poll() is None}
-            return _look(alive, folder)
+            return _settled_look(alive, folder)
     finally:
         os.close(writer)
+
+
+def _settled_look(alive: dict[int, int], folder: Path) -> dict[str, dict[str, Any]]:
+    """The first look that is like the one before it: on a busy machine ranks are still on their way."""
+    looks = _look(alive, folder)
+    for _ in range(_MOST_LOOKS):
+        time.sleep(_SETTLED)
+        before, looks = looks, _look(alive, folder)
+        if _state(before) == _state(looks):
+            break
+    return looks
+
+
+def _state(looks: dict[str, dict[str, Any]]) -> object:
+    return state_of({int(rank): look for rank, look in looks.items()})
 
 
 def _look(pids: dict[int, int], folder: Path) -> dict[str, dict[str, Any]]:
