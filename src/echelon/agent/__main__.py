@@ -7,7 +7,8 @@ the terminal of a user who sits before a single rank. In a pod its number and th
 the environment. `keeper TASK` lives as the run's keeper, in a pod of its own. More commands are run beside an
 agent, on its machine: `control SOCKET ORDER [JSON]` gives it an order, `files ...` sends and receives files,
 `samples FILE [follow]` prints what the workers use, `shell TASK RANK [COMMAND...]` becomes a command with a
-rank's environment, `unpack FILE DIGEST TARGET` unpacks code for the agent itself; and what a launcher calls:
+rank's environment, `carry FOLDER SECRET WORKER` carries
+checkpoints, `unpack FILE DIGEST TARGET` unpacks code for the agent itself; and what a launcher calls:
 `ssh FOLDER SECRET ...` is its remote shell, `rank FOLDER SECRET COMMAND...` starts a rank, `horovodrun FOLDER
 ...` tells the real one the workers."""
 
@@ -22,6 +23,7 @@ if not __package__:  # started as a file, outside any environment: find ourselve
 
 
 _BESIDE = {
+    "carry": "echelon.agent.keep.carrier",
     "control": "echelon.agent.control",
     "files": "echelon.agent.files.command",
     "horovodrun": "echelon.agent.remote.horovodrun_program",

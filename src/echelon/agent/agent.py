@@ -76,6 +76,17 @@ class Agent:
         self._setup = Setup(
             self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and replaced == 0
         )
+        if task.checkpoints and self._in_pod:
+            from echelon.agent.keep.checkpoints import Checkpoints  # most runs have none
+
+            self._member.checkpoints = Checkpoints(
+                self._loop,
+                task,
+                worker,
+                self._member.ranks,
+                self._sink,
+                self._tell_leader,
+            )
         self._ending: Shutdown | None = None  # see `_shutdown()`
         self._member.on_finish = self._on_finish
         self._member.when_set_up = self._setup.when_done
@@ -186,6 +197,9 @@ class Agent:
             reason = "worker %d cannot serve a launcher: %s" % (self._worker, error.strerror or error)
             self._sink.event("note", worker=self._worker, reason=reason)
 
+    def _tell_leader(self, message: dict[str, object]) -> None:
+        self._member.send(message)
+
     def _connect_terminal(self, descriptor: int) -> None:
         from echelon.agent.ranks.terminal import RankTerminal
 
@@ -280,6 +294,8 @@ class Agent:
             self._setup.take_code(message)
         elif order == "keeper":
             self._shutdown().meet_keeper(message.get("address"), message.get("port"))
+            if self._member.checkpoints is not None:
+                self._member.checkpoints.meet_keeper(message)
         elif self._to_leader is not None and self._shutdown().final is None:
             self._shutdown().final = 0
             self._setup.cancel()

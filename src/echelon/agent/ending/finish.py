@@ -99,6 +99,8 @@ class Shutdown:
         """Every rank here has ended; once their output is written and it is known what they leave, this
         worker's part is over.
         """
+        if self._member.checkpoints is not None:
+            self._member.checkpoints.close()
         self._sink.when_empty(self._take_stock, FLUSH)
 
     def _take_stock(self) -> None:
@@ -229,7 +231,14 @@ class Shutdown:
         """Stop the ranks, `within` so many seconds if that is said, then leave."""
         if not self._member.leaving:
             self._member.leaving = True
-            self._member.stop_ranks(lambda: self.leave(code, reason), within=within)
+            self._member.stop_ranks(lambda: self._give_last(lambda: self.leave(code, reason)), within=within)
+
+    def _give_last(self, then: Callable[[], object]) -> None:
+        """Have the checkpoints given that ranks have written until their end; its pod may go."""
+        if self._member.checkpoints is None:
+            then()
+        else:
+            self._member.checkpoints.finish(then, LAST_HANDOVER)
 
     def leave(self, code: int, reason: str = "") -> None:
         """Leave at once: with the code of the verdict if there is one, else with `code`."""
@@ -254,4 +263,15 @@ class Shutdown:
         if self.leader.gang.phase == "stopping":
             self._loop.call_later(0.02, self._leave_when_settled)
         else:
+            self._give_last(lambda: self._leave_when_safe(time.monotonic() + LAST_HANDOVER))
+
+    def _leave_when_safe(self, until: float) -> None:
+        """Leave when it is known which checkpoints are safe: the next leader has only the keeper's word."""
+        assert self.leader is not None
+        checkpointing = self.leader.checkpointing
+        if self.final is not None:
+            return
+        if checkpointing is None or checkpointing.is_settled() or time.monotonic() >= until:
             self.leave(INTERRUPTED, TOLD_TO_LEAVE)
+        else:
+            self._loop.call_later(0.05, lambda: self._leave_when_safe(until))

@@ -52,6 +52,8 @@ class Gang:
         self.events: list[dict[str, object]] = []
         self.verdict: dict[str, object] | None = None
         self.has_run = False  # ranks were started, under this or an earlier leader: there may be results
+        self.waits = False  # a start waits for `proceed`: there may be something to give, or to get, before
+        self.held = False  # one does
         self._joined: set[int] = set()
         self.addresses: dict[int, str] = {}
         self._missing: list[str] = []  # what lacks lines that ranks have printed
@@ -110,6 +112,16 @@ class Gang:
             self._hopeless, self._deadline = False, now + self._task.join_timeout
         if all_there and not hopeless:
             self._prepare(now)
+
+    def proceed(self, now: float) -> None:
+        """The start that waits may go on."""
+        if self.held and self.phase == "gathering":
+            self._begin(now)
+
+    def carries(self, now: float) -> None:
+        """A worker gets its checkpoints back, which may take longer than anything else before a start."""
+        if self.phase == "preparing":
+            self._deadline = now + self._task.join_timeout
 
     def set_address(self, worker: int, address: str) -> None:
         """Set or correct the address of a worker."""
@@ -290,6 +302,8 @@ class Gang:
             return
         if self.phase == "gathering":
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
+            if self.held:
+                self.held, self._deadline = False, now + self._task.join_timeout
             return
         if self.phase in ("preparing", "running") and self._current.needs(worker):
             self._current.lost.append((worker, reason, kind))
@@ -367,7 +381,7 @@ class Gang:
 
     def _give_way(self) -> None:
         """Leave, all together, if the gang was never whole. Nothing has run, and nothing has failed."""
-        if self.phase != "gathering" or self.last_started >= 0 or self.has_run:
+        if self.phase != "gathering" or self.last_started >= 0 or self.has_run or self.held:
             return
         self.phase, self._deadline = "leaving", None
         missing = sorted(set(range(self._workers)) - self._joined)
@@ -383,6 +397,13 @@ class Gang:
                 self._run_deadline = began + self._task.timeout
 
     def _prepare(self, now: float) -> None:
+        if self.waits:
+            self.held, self._deadline = True, None
+        else:
+            self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        self.held = False
         self.generation = self.last_started + 1
         self.phase, self._gives_way_at = "preparing", None
         if self.generation > 0:

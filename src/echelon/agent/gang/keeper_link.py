@@ -31,7 +31,9 @@ class KeeperLink:
         self._told = self._noted = 0  # how many times the events were sent, and confirmed
         self._telling = False  # it is told soon
         self.address: tuple[str, int] | None = None  # where it takes results
+        self._id: object = None  # tells it from another one at the same address
         self.on_change: Callable[[], object] = lambda: None  # it has come, or has gone
+        self.on_shelf: Callable[[dict[str, object]], object] = lambda _message: None  # of checkpoints
 
     @property
     def connected(self) -> bool:
@@ -48,12 +50,19 @@ class KeeperLink:
         self.address = (str(host), port) if type(port) is int and 0 < port < 65536 else None
         connection.on_message = self._on_message
         connection.on_closed = lambda closed, _reason: self._on_gone(closed)
+        self._id = greeting.get("id")
+        self.on_shelf(dict(greeting, say="met"))
         self.on_change()
 
     def message(self) -> dict[str, object]:
         """What workers are told of it."""
         host, port = self.address or (None, None)
-        return {"say": "keeper", "address": host, "port": port}
+        return {"say": "keeper", "address": host, "port": port, "id": self._id}
+
+    def order(self, message: dict[str, object]) -> None:
+        """Tell it what to do with checkpoints."""
+        if self._connection is not None:
+            self._connection.send(message)
 
     def tell(self, events: list[dict[str, object]], left: bool = False) -> None:
         """Tell it the events that still matter; with `left`, that the leader ends the run now, in order."""
@@ -103,8 +112,11 @@ class KeeperLink:
             self._connection.received_at = now
 
     def _on_message(self, _connection: Connection, message: dict[str, object]) -> None:
-        if message.get("say") == "noted":
+        say = message.get("say")
+        if say == "noted":
             self._noted += 1
+        elif say in ("shelved", "dropped"):
+            self.on_shelf(message)
 
     def _on_gone(self, connection: Connection) -> None:
         if self._connection is connection:

@@ -5,6 +5,7 @@ Worker 0 runs it beside its own member, which it calls directly."""
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from functools import partial
@@ -26,6 +27,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable, Mapping
 
+    from echelon.agent.gang.checkpointing import Checkpointing
     from echelon.agent.gang.member import Member
     from echelon.agent.output.samples import Board
 
@@ -70,6 +72,9 @@ class Leader:
         self.gang = Gang(task, time.monotonic(), patience)
         self.keeper = KeeperLink(loop)
         self.keeper.on_change = self._pass_on_keeper
+        self.checkpointing: Checkpointing | None = None
+        if task.checkpoints:
+            self._checkpoint(task)
         self.on_keeper: Callable[[], object] = lambda: None  # the keeper has come, or has gone
         # A worker requests a piece of the code, from an offset on.
         self.on_code_wanted: Callable[[int, object], object] = lambda _worker, _offset: None
@@ -82,6 +87,22 @@ class Leader:
         loop.call_later(task.heartbeat, self._on_heartbeat)
         if len(task.places) > 1:
             loop.call_later(0, load_proofs)  # the others are on their way
+
+    def _checkpoint(self, task: Task) -> None:
+        from echelon.agent.gang.checkpointing import Checkpointing  # most runs have none
+
+        below = os.path.relpath(task.checkpoints, task.output)
+        self.checkpointing = Checkpointing(
+            self._loop,
+            len(task.places),
+            below,
+            self.gang,
+            self.keeper,
+            self._sink,
+            lambda message: self.send(None, message),
+            lambda worker: worker == 0 or worker in self._peers,
+        )
+        self.checkpointing.on_ready = self.act
 
     @property
     def has_members(self) -> bool:
@@ -113,6 +134,9 @@ class Leader:
             self._drop_sample(worker)
             told = (message.get(each) for each in ("places", "killed", "looks"))
             self.gang.stopped(worker, generation, now, *told)  # type: ignore[arg-type]
+        elif say in ("checkpoint", "given", "carrying"):
+            if self.checkpointing is not None:
+                self.checkpointing.receive(worker, message)
         elif say in ("sample", "looked", "timed"):
             self._receive_seen(worker, generation, message, now)
         elif say == "well":
@@ -187,7 +211,12 @@ class Leader:
                 self._sink.event(**event)  # type: ignore[arg-type]
             outbox, self.gang.outbox = self.gang.outbox, []
             for worker, message in outbox:
-                self.send(worker, message)
+                order = message
+                if self.checkpointing is not None:
+                    order = self.checkpointing.with_checkpoint(worker, message)
+                self.send(worker, order)
+        if self.checkpointing is not None:
+            self.checkpointing.act()
         self._set_clock()
         if self.gang.verdict is not None and self.on_over is not None:
             announce, self.on_over = self.on_over, None
@@ -306,6 +335,8 @@ class Leader:
         return type(worker) is int and 0 < worker < len(self._task.places)
 
     def _pass_on_keeper(self) -> None:
+        if self.checkpointing is not None:
+            self.checkpointing.alone_since = time.monotonic()
         self.send(None, self.keeper.message())
         self.on_keeper()
 
@@ -342,6 +373,8 @@ class Leader:
         if self._failures:  # a replaced leader: the member that was replaced most often knows most
             known.append(_number(message.get("failures"), 0) - 1)
         elapsed = message.get("elapsed")
+        if self.checkpointing is not None and elapsed is not None:
+            self.checkpointing.ran(worker)
         self.gang.joined(
             worker,
             address if is_address(address) else connection.peer_address(),  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+    from echelon.agent.keep.checkpoints import Checkpoints
     from echelon.agent.ranks.launching.rendezvous import Rendezvous
     from echelon.agent.ranks.usage.sampler import Sampler
 
@@ -51,6 +52,7 @@ class Member:
         self.ran = False  # its ranks were started at least once, so there may be results
         self.leaving = False  # it was ordered to leave, and starts nothing any more
         self._began: float | None = None
+        self.checkpoints: Checkpoints | None = None  # where they are given to the run's keeper
         # Calls back when the worker has what its ranks need.
         self.when_set_up: Callable[[Callable[[], object]], object] = lambda then: then()
         # Takes a message to the leader.
@@ -68,7 +70,7 @@ class Member:
         order = message.get("say")
         if order == "prepare" and not self.leaving:
             self.needed = True
-            self._prepare(int(message["generation"]))  # type: ignore[call-overload]
+            self._prepare(message)
         elif order == "start" and not self.leaving:
             self._start(message)
         elif order == "spared":
@@ -82,6 +84,8 @@ class Member:
             self._look(message)
         elif order == "command":
             self.on_command(message)
+        elif order == "checkpoint" and self.checkpoints is not None:
+            self.checkpoints.ask(message)
         elif order in ("finish", "release", "leave", "give-way", "keeper", "code"):
             if order == "finish":
                 self._close_rendezvous()
@@ -120,13 +124,32 @@ class Member:
         """How long ago the run's first generation started, as far as this worker knows."""
         return None if self._began is None else time.monotonic() - self._began
 
-    def _prepare(self, generation: int) -> None:
+    def _prepare(self, message: dict[str, object]) -> None:
         """Get ready, once nothing of the generation before is left: its ranks may still be saving when a new
         leader calls.
         """
-        self.stop_ranks(
-            lambda: self.when_set_up(lambda: self.ranks.find_modules(lambda: self._reserve(generation)))
-        )
+
+        generation = int(message["generation"])  # type: ignore[call-overload]
+
+        def find_modules() -> None:
+            self.ranks.find_modules(lambda: self._reserve(generation))
+
+        def set_up() -> None:
+            if self.checkpoints is None or "back" not in message:
+                find_modules()
+            else:
+                back = message["back"]
+                self.checkpoints.bring_back(back, lambda problem: self._came_back(problem, find_modules))
+
+        self.stop_ranks(lambda: self.when_set_up(set_up))
+
+    def _came_back(self, problem: str, then: Callable[[], object]) -> None:
+        if not problem:
+            then()
+            return
+        number = self._place.worker
+        summary = "worker %d: the newest safe checkpoint does not come back: %s" % (number, problem)
+        self.send({"say": "unfit", "cause": {"summary": summary, "worker": number, "exit_code": 1}})
 
     def _reserve(self, generation: int) -> None:
         self._generation = generation
@@ -171,6 +194,8 @@ class Member:
         self._reservation.open_up()
         roll = Roll(self._task, message["addresses"], message["ports"], message.get("own"))  # type: ignore[arg-type]
         self.ranks.start(self._generation, roll)
+        if self.checkpoints is not None:
+            self.checkpoints.started(self._generation)
         generation = self._generation
         self._loop.call_later(SAMPLED_AFTER, lambda: self._begin_samples(generation))
 
@@ -197,11 +222,17 @@ class Member:
     def _on_done(self) -> None:
         self.busy = self.needed = False
         self._end_samples()
+        self._end_checkpoints()
         self._report("done")
+
+    def _end_checkpoints(self) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.ended(self.ranks.ended_by_themselves())
 
     def _stopped(self, then: Callable[[], object]) -> None:
         self.busy = False
         self._end_samples()
+        self._end_checkpoints()
         self._close_rendezvous()
         then()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from contextlib import contextmanager
 
 from echelon.agent.files.manifest import manifest_of
 from echelon.agent.files.receiver import Missing, Receiver
@@ -20,7 +21,11 @@ from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Iterator
+
+    from echelon.agent.keep.entries import Found
+
+    _Wanted = Iterator[tuple[str, int, str]]
 
 GIVER, TAKER = "giver", "taker"  # the sides, in their proofs
 INCOMPLETE = "incomplete"
@@ -74,36 +79,114 @@ def give(
     """Give a worker's folders to the keeper; returns when it vouches for them. `stated` are manifests, of
     these roots. Raises Refused, or Broken, after which another try goes on where this one ended.
     """
+    sums = {name: sum(each[name] for each in stated) for name in ("files", "size")}
+    with _conversation(address) as wire:
+        if _introduce(wire, secret, worker, sums):
+            return
+        known = {each["root"]: each for each in stated}
+        wire.write(offer=[known.get(root, {}) for root in roots])
+        for root in roots:
+            Sender(wire, root, on_progress=on_progress).run()
+        _take_word(wire)
+
+
+def give_entry(
+    address: tuple[str, int],
+    secret: bytes,
+    worker: int,
+    folder: str,
+    found: Found,
+    is_same: Callable[[], bool],
+    on_progress: Callable[[int, int, int, int], object] = lambda *_: None,
+) -> None:
+    """Give one entry of the folder of checkpoints; returns when the keeper has it as it was `found`, and
+    `is_same()` has said that it is so still. Raises as `give` does.
+    """
+    with _conversation(address) as wire:
+        if _introduce(wire, secret, worker, found.raw()):
+            return
+        if not found.link:
+            Sender(wire, folder, found.name, on_progress).run()
+        wire.write(same=int(is_same()))
+        _take_word(wire)
+
+
+def fetch_parts(
+    address: tuple[str, int],
+    secret: bytes,
+    worker: int,
+    wanted: Callable[[list[dict[str, Any]]], _Wanted],
+    on_progress: Callable[[int, int, int, int], object] = lambda *_: None,
+) -> None:
+    """Fetch parts of safe checkpoints: `wanted` gets the list of these, newest first, and names entry, worker
+    and place of each part that is to be put there, one after another.
+    """
+    with _conversation(address) as wire:
+        _introduce(wire, secret, worker, {"restore": 1})
+        safe = []
+        told = wire.read()
+        while "listed" not in told:
+            safe.append(told)
+            told = wire.read()
+        for entry, whose, place in wanted(safe):
+            wire.write(send=entry, worker=whose)
+            wire.flush()
+            try:
+                outcome = Receiver(wire, place, on_progress=on_progress).run()
+            except Missing as error:
+                raise Broken("the keeper has it no more") from error
+            if outcome["failed"] or outcome["changed"]:
+                raise Broken("not all of it came")
+        wire.write(end=1)
+        wire.flush()
+
+
+def serve_parts(wire: Wire, safe: list[dict[str, Any]], place_of: Callable[[str, int], str | None]) -> None:
+    """The keeper's side of it."""
+    for each in safe:
+        wire.write(**each)
+    wire.write(listed=1)
+    request = wire.read()
+    while "end" not in request:
+        entry, worker = request.get("send"), request.get("worker")
+        known = isinstance(entry, str) and type(worker) is int
+        place = place_of(entry, worker) if known else None  # type: ignore[arg-type]
+        if place is None:
+            raise Garbled("a request for what is not here")
+        Sender(wire, place).run()
+        request = wire.read()
+
+
+@contextmanager
+def _conversation(address: tuple[str, int]) -> Iterator[Wire]:
+    """A connection to the keeper; what goes wrong on it is Refused, or Broken."""
     try:
         sock = socket.create_connection(address, timeout=_CONNECTING)
     except OSError as error:
         raise Broken(error.strerror or "no connection") from error
     with sock:
-        wire = socket_wire(sock)
-        sums = {name: sum(each[name] for each in stated) for name in ("files", "size")}
         try:
-            _introduce(wire, secret, worker, sums)
-            known = {each["root"]: each for each in stated}
-            wire.write(offer=[known.get(root, {}) for root in roots])
-            for root in roots:
-                Sender(wire, root, on_progress=on_progress).run()
-            answer = wire.read()
+            yield socket_wire(sock)
         except Trouble as error:
             full = error.code in ("ENOSPC", "EDQUOT")
             raise Refused(NO_SPACE if full else INCOMPLETE) from error
         except (OSError, ValueError) as error:  # of our own files, or a message that makes no sense
             raise Broken(str(error)) from error
-        if answer.get("kept") != 1:
-            raise Refused(INCOMPLETE)
 
 
-def _introduce(wire: Wire, secret: bytes, worker: int, sums: dict[str, int]) -> None:
+def _take_word(wire: Wire) -> None:
+    if wire.read().get("kept") != 1:
+        raise Refused(INCOMPLETE)
+
+
+def _introduce(wire: Wire, secret: bytes, worker: int, offer: dict[str, Any]) -> bool:
+    """Prove who this is, and say what it comes for; True if the keeper has it already."""
     theirs = wire.read().get("nonce")
     if not isinstance(theirs, str):
         raise Garbled("no keeper")
     mine = fresh_nonce()
     wire.write(
-        say="me", worker=worker, nonce=mine, proof=prove(secret, GIVER, worker, theirs, mine), offer=sums
+        say="me", worker=worker, nonce=mine, proof=prove(secret, GIVER, worker, theirs, mine), offer=offer
     )
     wire.flush()
     answer = wire.read()
@@ -111,6 +194,7 @@ def _introduce(wire: Wire, secret: bytes, worker: int, sums: dict[str, int]) -> 
         raise Garbled("no keeper of this run")
     if "refused" in answer:
         raise Refused(str(answer["refused"]) if answer["refused"] in REFUSALS else INCOMPLETE)
+    return answer.get("kept") == 1
 
 
 def take(wire: Wire, folder: str, most: int) -> dict[str, Any] | None:
@@ -141,6 +225,28 @@ def take(wire: Wire, folder: str, most: int) -> dict[str, Any] | None:
         # Not the worker's own: what cannot be copied is in its listing, and not in ours.
         manifests.append(dict(manifest_of(place), root=str(stated.get("root", ""))))
     return {"manifests": manifests, "left_out": left_out[:MOST_LEFT_OUT]} if complete else None
+
+
+def take_entry(wire: Wire, place: str, found: Found) -> bool:
+    """Take one entry of a folder of checkpoints into the folder `place`; False if it is not as it was stated,
+    or has changed since.
+    """
+    target = os.path.join(place, found.name)
+    if found.link:
+        os.symlink(found.link, target)
+        return bool(wire.read().get("same"))
+
+    def limit(_done: int, total: int, _files_done: int, _files: int) -> None:
+        if total > found.size + _GROWTH:
+            raise OSError(errno.ENOSPC, "more than was offered")
+
+    try:
+        outcome = Receiver(wire, target, on_progress=limit).run()
+    except Missing:
+        outcome = {}
+    whole = outcome and not outcome["failed"] and not outcome["changed"]
+    same = bool(wire.read().get("same"))
+    return bool(whole and same and outcome["manifest"]["digest"] == found.version)
 
 
 def _is_whole(stated: dict[str, Any], came: dict[str, Any]) -> bool:

@@ -14,16 +14,22 @@ class Room:
     """The space of one keeper, of `size` bytes."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.most = size - size // SPARE
         self._promised: dict[int, int] = {}
 
-    def refuse(self, worker: int, files: int, size: int, free: int) -> str:
-        """Why a worker's results do not fit, beside what others were promised and on a disk with so many
-        bytes free; "" if they do, and have their place. An earlier offer of the same worker is forgotten.
+    @property
+    def promised(self) -> int:
+        """What all workers together were promised."""
+        return sum(self._promised.values())
+
+    def refuse(self, worker: int, files: int, size: int, free: int, beside: int = 0) -> str:
+        """Why a worker's results do not fit, beside what others were promised, `beside` what else is there,
+        and on a disk with so many bytes free; "" if they do, and have their place. An earlier offer of the
+        same worker is forgotten.
         """
         self.forget(worker)
-        need = size + BLOCK * (files + 1)
-        if sum(self._promised.values()) + need > self.size - self.size // SPARE:
+        need = space_of(files, size)
+        if self.promised + beside + need > self.most:
             return TOO_LARGE
         if need > free:
             return NO_SPACE
@@ -33,3 +39,8 @@ class Room:
     def forget(self, worker: int) -> None:
         """A worker's results did not come after all."""
         self._promised.pop(worker, None)
+
+
+def space_of(files: int, size: int) -> int:
+    """What so many files with so many bytes in all take on a disk, at most."""
+    return size + BLOCK * (files + 1)

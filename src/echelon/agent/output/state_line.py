@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from echelon.agent.output.sink import Sink
 
 REPEAT = 1 << 20  # bytes of the leader's output between two state lines, at least
-_OF_RUN = frozenset(("gave-way", "failed", "restarting", "stopping", "verdict", "holding", "still", "moving"))
+_OF_RUN = frozenset(
+    ("gave-way", "failed", "restarting", "stopping", "verdict", "holding", "still", "moving", "checkpoint")
+)
 # The earlier events of a worker that an event supersedes.
 _OVERRULES = {
     "worker-started": ("rank-failed", "rank-stopped", "worker-lost", "worker-ended", "worker-kept", "unkept"),

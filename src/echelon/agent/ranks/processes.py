@@ -178,9 +178,14 @@ def send(pid: int, number: int) -> bool:
 
 
 def kill_below(
-    root: int, reap: Callable[[], object], groups: list[int] | None = None, patience: float = 5.0
+    root: int,
+    reap: Callable[[], object],
+    groups: list[int] | None = None,
+    patience: float = 5.0,
+    but: set[int] | None = None,
 ) -> bool:
-    """Kill every descendant until none is left, calling `reap()` in between; True if that worked in time.
+    """Kill every descendant, but those that are to stay, until none is left, calling `reap()` in between;
+    True if that worked in time.
 
     Round after round, because a process can fork while it is being looked for.
     """
@@ -193,7 +198,7 @@ def kill_below(
                 pass
     while True:
         reap()
-        left = descendants(root)
+        left = descendants(root, but)
         if not left:
             reap()  # those that ended while we looked
             return True

@@ -71,6 +71,7 @@ class Ranks:
         self.ahead: dict[str, str] = {}  # what is put before the value of a variable of the ranks
         self.children: dict[int, Callable[[int], object]] = {}  # what to call when a process ends
         self.commands: set[int] = set()  # processes that run here for a launcher
+        self.beside: set[int] = set()  # processes of the agent that outlive the ranks
         self.on_stopping: Callable[[], object] = lambda: None
         self._generation = 0
         self._reports: Reports | None = None  # since the first start
@@ -112,6 +113,10 @@ class Ranks:
         if not self._all and not launch.serves(self._task, self._place):
             # It stays in the gang until the run ends.
             self._loop.call_later(0, lambda: self._stopping or self.on_done())
+
+    def ended_by_themselves(self) -> bool:
+        """Whether no signal has ended a rank of this generation, nor what ran below a shell."""
+        return not self.killed and all(rank.code is not None and 0 <= rank.code < 128 for rank in self._all)
 
     def pids(self) -> dict[int, int]:
         """The number of each rank that runs, by its process."""
@@ -198,6 +203,7 @@ class Ranks:
 
     def kill_now(self) -> None:
         """Kill everything at once; no callback follows."""
+        self.beside.clear()
         self._stopping = True
         self._kill_all()
 
@@ -491,7 +497,7 @@ class Ranks:
         self._kill_all()
 
     def _kill_all(self) -> None:
-        kill_below(os.getpid(), self.reap, self._groups())
+        kill_below(os.getpid(), self.reap, self._groups(), but=self.beside)
 
     def _groups(self) -> list[int]:
         return [rank.child.pid for rank in self._all if rank.child]

@@ -1,0 +1,133 @@
+"""The leader's part in checkpoints: it finds out which are safe (`keep/rounds.py`), has the keeper know, and
+lets a generation begin only when what the workers of the one before had to give has been given."""
+
+from __future__ import annotations
+
+import time
+
+from echelon.agent.gang.decisions import Gang
+from echelon.agent.gang.keeper_link import KeeperLink
+from echelon.agent.keep.rounds import Rounds
+from echelon.agent.loop import Loop
+from echelon.agent.output.sink import Sink
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Callable
+
+LOOK = 0.05  # seconds between two looks at whether a generation may be prepared
+KEEPER_TIME = 60.0  # seconds that a restart waits for a keeper which is not there
+FIRST_TIME = (
+    10.0  # the same of a first start: its workers may have been suspended, and the keeper has something
+)
+SILENT = 30.0  # seconds without a sign of a worker that has yet to give something
+ANSWERS = 1.0  # seconds in which workers answer what they have
+
+
+class Checkpointing:
+    """One leader's. `send` reaches every worker, `connected` tells whether one is there, `below` is their folder
+    as users know it.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        workers: int,
+        below: str,
+        gang: Gang,
+        keeper: KeeperLink,
+        sink: Sink,
+        send: Callable[[dict[str, object]], object],
+        connected: Callable[[int], bool],
+    ) -> None:
+        self._loop = loop
+        self._workers = workers
+        self._rounds = Rounds(workers, below)
+        self._gang = gang
+        self._keeper = keeper
+        self._sink = sink
+        self._send = send
+        self._connected = connected
+        self._owing: dict[int, float] = {}  # workers that may have something to give, and their last sign
+        self._told_at = 0.0  # when one said something of an entry
+        self._looks = False
+        self.alone_since = time.monotonic()  # when there was a keeper last
+        self.on_ready: Callable[[], object] = lambda: None
+        gang.waits = True
+        keeper.on_shelf = self.receive_from_keeper
+
+    def with_checkpoint(self, worker: int | None, order: dict[str, object]) -> dict[str, object]:
+        """An order of the gang to a worker, or to all, as they get it."""
+        if order.get("say") == "prepare":
+            back = self._rounds.freeze()
+            return dict(order, back=back) if back is not None or order.get("generation") else order
+        if order.get("say") == "start":
+            self._rounds.thaw()
+            for each in range(self._workers) if worker is None else (worker,):
+                self.ran(each)
+        return order
+
+    def ran(self, worker: int) -> None:
+        """The ranks of a worker run, or have run under an earlier leader."""
+        self._owing[worker] = time.monotonic()
+
+    def receive(self, worker: int, message: dict[str, object]) -> None:
+        """What a worker says of checkpoints."""
+        now = time.monotonic()
+        if worker in self._owing:
+            self._owing[worker] = now
+        say = message.get("say")
+        if say == "given":
+            self._owing.pop(worker, None)
+        elif say == "carrying":
+            self._gang.carries(now)
+        else:
+            self._told_at = now
+            self._rounds.told(worker, message)
+        self.act()
+
+    def receive_from_keeper(self, message: dict[str, object]) -> None:
+        """What the keeper says of them."""
+        say = message.get("say")
+        if say == "met":
+            self._rounds.meet_keeper(message.get("checkpoints"))
+        elif say == "dropped":
+            self._rounds.dropped(message.get("entry"))
+        else:
+            self._rounds.confirmed(message)
+        self.act()
+
+    def act(self) -> None:
+        """Send and log what was decided, and look from time to time whether a start may go on."""
+        rounds = self._rounds
+        outbox, rounds.outbox = rounds.outbox, []
+        for message in outbox:
+            self._send(message)
+        if self._keeper.connected:
+            orders, rounds.to_keeper = rounds.to_keeper, []
+            for order in orders:
+                self._keeper.order(order)
+        events, rounds.events = rounds.events, []
+        for event in events:
+            self._sink.event(**event)  # type: ignore[arg-type]
+        if self._gang.held and not self._looks:
+            self._looks = True
+            self._loop.call_later(LOOK, self._look)
+
+    def is_settled(self) -> bool:
+        """Whether all has been given that can be, and it is known what of it is safe."""
+        now = time.monotonic()
+        if not self._keeper.connected:
+            first = self._gang.last_started < 0 and not self._gang.has_run
+            return now - self.alone_since >= (FIRST_TIME if first else KEEPER_TIME)
+        if self._rounds.unconfirmed or (self._rounds.asks and now - self._told_at < ANSWERS):
+            return False
+        owing = [worker for worker, sign in self._owing.items() if now - sign < SILENT]
+        return not any(map(self._connected, owing))
+
+    def _look(self) -> None:
+        self._looks = False
+        if self._gang.held and self.is_settled():
+            self._gang.proceed(time.monotonic())
+            self.on_ready()
+        self.act()

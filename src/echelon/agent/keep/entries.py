@@ -1,0 +1,159 @@
+"""What lies in the folder of checkpoints, and which of it is complete.
+
+A checkpoint is one entry directly in that folder: a file, a folder, or a link to one of them. It is complete
+when its listing (names, sizes and times) has not changed for a while and no process has a file of it open for
+writing; or when the ranks have ended by themselves, after which nothing is written any more."""
+
+from __future__ import annotations
+
+import os
+
+from echelon.agent.files.manifest import Manifest
+from echelon.agent.files.tree import FILE, LINK, OTHER, BadTree, check_path, entries_at, look, why_not_link
+from echelon.agent.ranks.processes import all_processes
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Iterable, Mapping
+
+QUIET = 5.0  # seconds without a change after which an entry is complete
+
+
+class Found:
+    """One entry as it is now. `version` changes with everything in it, `at` is its newest time."""
+
+    __slots__ = ("at", "files", "link", "name", "size", "version")
+
+    def __init__(self, name: str, version: str, files: int, size: int, at: int, link: str = "") -> None:
+        self.name = name
+        self.version = version
+        self.files = files
+        self.size = size
+        self.at = at  # nanoseconds
+        self.link = link
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> Found | None:
+        """An entry from a message; None if it makes no sense."""
+        texts = [raw.get(name) for name in ("entry", "version", "link")]
+        numbers = [raw.get(name) for name in ("files", "size", "at")]
+        sound = all(isinstance(each, str) for each in texts)
+        if not sound or not all(type(each) is int and 0 <= each < 1 << 63 for each in numbers):
+            return None
+        name, version, link = map(str, texts)
+        files, size, at = (int(each) for each in numbers if isinstance(each, int))
+        try:
+            proper = len(check_path(name)) == 1 and (not link or not why_not_link(name, link))
+        except BadTree:
+            return None
+        return cls(name, version, files, size, at, link) if proper else None
+
+    def raw(self) -> dict[str, object]:
+        """As a message carries it."""
+        values = {name: getattr(self, name) for name in ("version", "files", "size", "at", "link")}
+        return dict(values, entry=self.name)
+
+
+def scan(folder: str) -> dict[str, Found]:
+    """All entries of the folder that can be copied."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return {}  # the script has not made it yet
+    found = {}
+    for name in names:
+        entry = read(folder, name)
+        if entry is not None:
+            found[name] = entry
+    return found
+
+
+def read(folder: str, name: str) -> Found | None:
+    """One entry; None if there is none that can be copied."""
+    place = os.path.join(folder, name)
+    try:
+        check_path(name)
+        top = look(place, name)
+        if top.kind == OTHER or top.why_not or (top.kind == LINK and "/" in top.link):
+            return None
+        manifest, at = Manifest(), 0
+        for entry in [top] if top.kind == LINK else entries_at(place):
+            manifest.add(entry)
+            if entry.kind in (FILE, LINK):
+                at = max(at, entry.mtime)
+    except (OSError, ValueError):
+        return None  # it goes while it is looked at, or has a name that cannot be sent
+    figures = manifest.raw()
+    return Found(name, figures["digest"], figures["files"], figures["size"], at, top.link)
+
+
+class Watch:
+    """Which entries are complete. Pure: the caller tells what it has found, and the time."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[str, float]] = {}  # the version of each entry, and since when
+        self._torn: dict[str, str] = {}  # versions that nothing will complete: ranks died over them
+        self.complete: dict[str, str] = {}
+
+    def see(self, found: Mapping[str, Found], now: float) -> None:
+        """The folder is like this now."""
+        for name in [name for name in self._since if name not in found]:
+            del self._since[name]
+            self.complete.pop(name, None)
+        for name, entry in found.items():
+            if self._since.get(name, ("", 0.0))[0] != entry.version:
+                self._since[name] = entry.version, now
+                self.complete.pop(name, None)
+
+    def quiet(self, now: float) -> list[str]:
+        """Entries that are complete unless a process has them open."""
+        return [
+            name
+            for name, (version, since) in self._since.items()
+            if name not in self.complete and self._torn.get(name) != version and now - since >= QUIET
+        ]
+
+    def confirm(self, names: Iterable[str]) -> None:
+        """These are complete."""
+        for name in names:
+            self.complete[name] = self._since[name][0]
+
+    def end(self, trusted: bool) -> None:
+        """No rank runs any more. If they have ended by themselves, all is complete; else what is not is torn,
+        and so stays until it is written anew.
+        """
+        for name, (version, _since) in self._since.items():
+            if name in self.complete or self._torn.get(name) == version:
+                continue
+            if trusted:
+                self.complete[name] = version
+            else:
+                self._torn[name] = version
+
+
+def written_now(folder: str) -> set[str]:
+    """The entries of which any process has a file open for writing."""
+    top = os.path.realpath(folder) + "/"
+    found = set()
+    for pid in all_processes():
+        place = "/proc/%d/fd" % pid
+        try:
+            files = os.listdir(place)
+        except OSError:
+            continue  # another user's, or it has ended
+        for file in files:
+            try:
+                path = os.readlink("%s/%s" % (place, file))
+                if path.startswith(top) and _writes("/proc/%d/fdinfo/%s" % (pid, file)):
+                    found.add(path[len(top) :].partition("/")[0])
+            except OSError:
+                continue
+    return found
+
+
+def _writes(info: str) -> bool:
+    with open(info, "rb") as file:
+        for line in file:
+            if line.startswith(b"flags:"):
+                return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return False
