@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.conftest import wait_until
 from echelon.cli.printing.render import findings
 from echelon.model.engine.finding import Finding
 from echelon.model.engine.usage import MachineRun, MachineUsage
-from echelon.model.event import RootCause
+from echelon.model.event import Event, RootCause
 from echelon.model.output.log import LogLine
 from echelon.model.status import RunSummary, Status, WorkerStatus
 
@@ -363,6 +364,37 @@ def test_status_says_what_of_the_results_is_missing(capsys: pytest.CaptureFixtur
     show_status(Status(name="fm", uri="k8s://fm", state="succeeded", missing=lost), "text")
     lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines() if "missing" in line]
     assert lines == [*(["missing", each] for each in lost[:8]), ["missing", "results of 2 more workers"]]
+
+
+def test_status_shows_the_newest_checkpoint_that_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    from echelon.cli.printing.render_status import show_status
+    from echelon.model.status import KeptCheckpoint, Status
+
+    kept = KeptCheckpoint(path="ckpt/step-4000", size=1288490188, kept_at=time.time() - 130)
+    status = Status(name="fm", uri="k8s://fm", state="running", checkpoint=kept)
+    show_status(status, "text")
+    assert re.search(
+        r"^  checkpoint ckpt/step-4000, 1.2 GiB, kept 2 m 1\d s ago$", capsys.readouterr().out, re.M
+    )
+    show_status(status, "json")
+    assert json.loads(capsys.readouterr().out)["checkpoint"] == {
+        "path": "ckpt/step-4000",
+        "size": 1288490188,
+        "kept_at": kept.kept_at,
+    }
+
+
+def test_events_of_checkpoints_in_words() -> None:
+    from echelon.cli.commands.events import _line
+
+    lines = [
+        _line(Event(kind="checkpoint", at=1.0, path="ckpt/step-4000", size=1288490188, files=4)),
+        _line(Event(kind="restored", at=1.0, worker=1, path="ckpt/step-4000", generation=1)),
+    ]
+    assert [line.partition("  ")[2] for line in lines] == [
+        "checkpoint      checkpoint ckpt/step-4000 (1.2 GiB) is with the keeper",
+        "restored        worker 1 got ckpt/step-4000 back",
+    ]
 
 
 def test_status_tells_how_far_the_training_has_come(call: Call, write: Write) -> None:

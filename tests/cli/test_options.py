@@ -41,8 +41,9 @@ def test_what_is_for_pods_stands_in_a_section_of_its_own_with_its_defaults() -> 
     assert flags == {
         "--image", "--pull", "--pull-secret", "--mount", "--node-selector", "--toleration",
         "--service-account", "--priority-class", "--shm", "--code", "--code-volume", "--pip",
-        "--requirements", "--output", "--linger", "--keep", "--keep-size", "--ttl", "--collect", "--context",
-        "--namespace", "--label", "--annotation", "--pod-patch", "--queue", "--scale-up", "--as",
+        "--requirements", "--output", "--linger", "--keep", "--keep-size", "--checkpoints", "--ttl",
+        "--collect", "--context", "--namespace", "--label", "--annotation", "--pod-patch", "--queue",
+        "--scale-up", "--as",
     }  # fmt: skip
     for default in (
         "default 5m",

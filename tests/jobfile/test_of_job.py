@@ -32,6 +32,7 @@ from echelon.model.settings import Settings
             "pip": ["numpy"],
             "shm": "1Gi",
             "linger": "1m",
+            "checkpoints": "ckpt",
             "scale_up": True,
             "resource": {"rdma/ib": 1},
         },

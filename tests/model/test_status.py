@@ -11,7 +11,15 @@ from tests.properties import examples
 
 from echelon.model.event import Event, Kind, Outcome, RootCause
 from echelon.model.state import State
-from echelon.model.status import FINAL, Status, WorkerState, WorkerStatus, apply, fold
+from echelon.model.status import (
+    FINAL,
+    KeptCheckpoint,
+    Status,
+    WorkerState,
+    WorkerStatus,
+    apply,
+    fold,
+)
 
 WORKERS = 3
 CAUSES = st.builds(RootCause, summary=st.sampled_from(["rank 1 failed", "worker 0 was lost"]))
@@ -26,6 +34,8 @@ EVENTS = st.builds(
     reason=st.none() | st.sampled_from(["why", "because"]),
     cause=st.none() | CAUSES,
     outcome=st.none() | st.sampled_from(get_args(Outcome)),
+    path=st.none() | st.sampled_from(["ckpt/step-1", "ckpt/step-2"]),
+    size=st.none() | st.integers(0, 2**40),
 )
 HISTORIES = st.lists(EVENTS, max_size=15)
 
@@ -243,3 +253,24 @@ def test_ranks_that_stand_still_are_shown_until_they_go_on() -> None:
     assert (standing.reason, standing.places) == ("stuck for 10 m: rank 1 ...", ("rank 1: nap",))
     moving = fold(standing, [Event(kind="moving", at=3.0)])
     assert (moving.reason, moving.trouble, moving.places) == (None, None, ())
+
+
+def test_the_newest_checkpoint_that_is_safe() -> None:
+    first = Event(kind="checkpoint", at=7.0, path="ckpt/step-1", size=10, files=2)
+    second = Event(kind="checkpoint", at=9.0, path="ckpt/step-2", size=20, files=2)
+    restored = event("restored", 1, path="ckpt/step-1", size=10, generation=1)
+    assert happen(*running()).checkpoint is None
+    safe = KeptCheckpoint(path="ckpt/step-1", size=10, kept_at=7.0)
+    again = (event("restarting", restart=1, cause=CAUSE), restored, *running(1))
+    assert happen(*running(), first, *again).checkpoint == safe
+    status = happen(*running(), first, *again, second, event("finished", outcome="succeeded", exit_code=0))
+    assert status.checkpoint == KeptCheckpoint(path="ckpt/step-2", size=20, kept_at=9.0)
+    assert "checkpoint  ckpt/step-2" in repr(status)
+
+
+def test_a_checkpoint_leaves_what_is_known_of_ranks_that_stand_still() -> None:
+    still = event("still", reason="stuck for 10 m", trouble="stuck", places=("rank 1: nap",))
+    for beside in (event("checkpoint", path="ckpt/a", size=1), event("restored", 1, path="ckpt/a")):
+        status = happen(*running(), still, beside)
+        assert (status.trouble, status.places) == ("stuck", ("rank 1: nap",))
+        assert status.reason == "stuck for 10 m"

@@ -54,6 +54,20 @@ def test_logs_by_rank_by_text_and_page_by_page(serve: Serve, trained: MemoryEngi
     assert earlier[-1][5] == HOSTILE
 
 
+def test_the_checkpoint_that_is_kept(serve: Serve) -> None:
+    engine = engine_with(lasts=Act(lasts=True))
+    with engine._changed:
+        (run,) = engine._runs.values()
+        engine._tell(run, "checkpoint", path="ckpt/step-4000", size=1288490188, files=4)
+        engine._tell(run, "restored", worker=1, path="ckpt/step-4000", generation=1)
+    client = serve(engine).enter()
+    kept = client.data("/api/runs/lasts")["status"]["checkpoint"]
+    assert (kept["path"], kept["size"]) == ("ckpt/step-4000", 1288490188)
+    safe, restored = client.data("/api/runs/lasts/events")[-2:]
+    assert (safe["kind"], safe["path"], safe["files"]) == ("checkpoint", "ckpt/step-4000", 4)
+    assert (restored["kind"], restored["worker"], restored["generation"]) == ("restored", 1, 1)
+
+
 def test_of_many_metrics_those_that_are_asked_for(serve: Serve) -> None:
     line = " ".join(["step=1", *(f"layer{number}={number}" for number in range(60))])
     client = serve(engine_with(many=Act(lines=(line,)))).enter()

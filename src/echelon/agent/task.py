@@ -101,9 +101,8 @@ class Task:
         self.keep_size: int = raw.get("keep_size") or 0
         self.keep_folder: str = raw.get("keep_folder") or ""
         self.keeper_port: int = raw.get("keeper_port") or 0
-        self.checkpoints: str = (
-            raw.get("checkpoints") or ""
-        )  # the folder whose entries are given to the keeper while ranks run
+        # The folder whose entries are given to the keeper while ranks run.
+        self.checkpoints: str = raw.get("checkpoints") or ""
         self.fresh: bool = raw.get("fresh", False)  # its results must not be mixed with what is there
         self.places: list[Place] = list(_places(self.groups))
 

@@ -29,6 +29,7 @@ _SAME_OF_PODS = (
     "priority_class",
     "queue",
     "requirements",
+    "checkpoints",
 )
 _LISTS_OF_PODS = {"pip": "pip", "collect": "collect", "pull_secrets": "pull_secret"}
 _MAPPINGS_OF_PODS = {"labels": "label", "annotations": "annotation", "template": "template"}

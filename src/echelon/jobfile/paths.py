@@ -5,7 +5,8 @@ the run's or a role's, become what the user would have typed here: relative wher
 directory, absolute elsewhere. All others, and the file of a secret, become absolute. A program without a
 slash is looked up on the PATH, as everywhere; all other arguments of a command, and `args`, are passed on
 untouched, for only the program they are given to knows which of them are paths. Paths in a pod (`mount`,
-`code`, `output`, `collect`, and programs where the code lies in the image) are not of this machine.
+`code`, `output`, `collect`, `checkpoints`, and programs where the code lies in the image) are not of this
+machine.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ Kind = Literal[
     "worker-kept",  # the run's keeper has the worker's results; `manifests` of what it has
     "unkept",  # the worker holds its results itself; `reason` is why the keeper does not have them
     "keeping",  # the keeper holds the results of `workers`, at most `until`
+    "checkpoint",  # the run's keeper has the checkpoint `path`, whole; of `size` bytes in `files` files
+    "restored",  # a worker has the checkpoint `path` back, before the ranks of `generation` start
     "stopping",  # the end was requested; `reason` is by whom or why
     "steps",  # `steps` of a run that is made of runs stand so now; the first such event has all of them
     "still",  # nothing was printed for long, and its ranks stand still; `reason` is what was seen
@@ -61,6 +63,7 @@ LONGEST = 2000  # characters of a text that others may have written
 _MOST_LINES = 200  # of a rank's last ones
 _MOST_TEXTS = 2000  # one for each worker
 _LAST_MOMENT = 1e11  # seconds; any calendar has it
+_LARGEST = 2**63  # of a count; a file system has fewer bytes
 
 
 @frozen
@@ -133,6 +136,10 @@ class Event:
     workers: tuple[int, ...] | None = None  # of `keeping`
     left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
     steps: tuple[Step, ...] | None = None
+    path: str | None = None  # of `checkpoint` and `restored`: below the results
+    size: int | None = None  # bytes
+    files: int | None = None
+    generation: int | None = None  # of `restored`
 
 
 def cut(text: str) -> str:
@@ -155,8 +162,8 @@ def bounded(event: Event) -> Event:
         )
     missing = None if event.missing is None else tuple(map(cut, event.missing[:_MOST_TEXTS]))
     places = None if event.places is None else tuple(map(cut, event.places[:_MOST_LINES]))
-    reason, node = _cut(event.reason), _cut(event.node)
-    return replace(event, cause=cause, missing=missing, places=places, reason=reason, node=node)
+    reason, node, path = _cut(event.reason), _cut(event.node), _cut(event.path)
+    return replace(event, cause=cause, missing=missing, places=places, reason=reason, node=node, path=path)
 
 
 def _cut(text: str | None) -> str | None:
@@ -169,7 +176,12 @@ def is_moment(at: float) -> bool:
 
 
 def is_sound(event: Event) -> bool:
-    """Whether an event from another program has times and an exit code that there can be."""
+    """Whether an event from another program has times, counts and an exit code that there can be."""
     code = event.exit_code
     times = (event.at, *(each for each in (event.until, event.released) if each is not None))
-    return all(map(is_moment, times)) and (code is None or -255 <= code <= 255)
+    counts = (each for each in (event.size, event.files, event.generation) if each is not None)
+    return (
+        all(map(is_moment, times))
+        and (code is None or -255 <= code <= 255)
+        and all(0 <= each < _LARGEST for each in counts)
+    )

@@ -269,6 +269,7 @@ def _check_text(job: Job) -> None:
         "pip": job.pod.pip,
         "requirements": [job.pod.requirements],
         "collect": job.pod.collect,
+        "checkpoints": [job.pod.checkpoints],
     }
     for role in job.roles:
         where = f"role {role.name}"

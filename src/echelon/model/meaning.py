@@ -73,12 +73,14 @@ def to_job(settings: Settings, *, name: str) -> Job:
 def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
     named = pod.parse_object_name
     output = None if settings.output is None else pod.parse_output(settings.output)
+    checkpoints = None if settings.checkpoints is None else pod.parse_checkpoints(settings.checkpoints)
     keeper = choose_keeper(
         pod.KEEP if settings.keep is None else pod.parse_keep(settings.keep),
         pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
         devices=settings.total_gpus is not None or any(need.gpus or need.other for need in needs),
         detached=bool(settings.detach),
         output=output,
+        checkpoints=checkpoints,
     )
     return pod.PodOptions(
         image=None if settings.image is None else pod.parse_image(settings.image),
@@ -101,6 +103,7 @@ def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
         output=output,
         linger=pod.LINGER if settings.linger is None else pod.parse_linger(settings.linger),
         keeper=keeper,
+        checkpoints=checkpoints,
         queue=settings.queue and named("queue", settings.queue),
         job_kind=pod.parse_job_kind(settings.job_kind or pod.JOB, queue=settings.queue),
         scale_up=bool(settings.scale_up),

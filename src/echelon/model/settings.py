@@ -227,12 +227,17 @@ class Settings:
         "how long workers keep results that are on no volume and not fetched yet (default 5m)", metavar="TIME"
     )
     keep: Text | None = _of_pods(
-        "how long a small pod keeps results that were not fetched, so that workers can go: of runs with GPUs "
-        "or -d, without --output (default 24h; 0: none)",
+        "how long a small pod keeps results that were not fetched, so that workers can go: of runs with "
+        "GPUs, --checkpoints or -d, without --output (default 24h; 0: none)",
         metavar="TIME",
     )
     keep_size: Text | None = _of_pods(
         "how much that pod can keep, on its node's disk (default 20Gi)", metavar="SIZE"
+    )
+    checkpoints: str | None = _of_pods(
+        "keep the checkpoints that the script writes to this folder of {output}, an entry each, while the "
+        "run goes on: with --restarts, pods that replace others get the newest back",
+        metavar="PATH",
     )
     collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too", metavar="PATH")
     shm: Text | None = _of_pods("the size of /dev/shm (default: half of the memory's limit)", metavar="SIZE")

@@ -27,6 +27,8 @@ _BESIDE = (
     "worker-ended",
     "rank-ended",
     "steps",
+    "checkpoint",
+    "restored",
 )  # these leave a trouble as it is
 WITHOUT_INITIALIZERS = "without its initializers"  # how a TrainJob succeeds here that has some
 FINAL: frozenset[str] = frozenset({"succeeded", "failed", "stopped", "timed-out", "lost"})
@@ -45,6 +47,15 @@ class WorkerStatus:
     pid: int | None = None  # of its agent
     rank_pids: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
+
+
+@frozen
+class KeptCheckpoint:
+    """The newest checkpoint that the run's keeper has whole: its path below the results, and its bytes."""
+
+    path: str
+    size: int
+    kept_at: float
 
 
 @frozen
@@ -79,6 +90,7 @@ class Status:
     held_why: str | None = None  # why the run's keeper does not have them
     kept: tuple[int, ...] = ()  # workers whose results are with the run's keeper
     kept_until: float | None = None  # for so long, if they are not fetched before
+    checkpoint: KeptCheckpoint | None = None  # the newest that pods which replace others get back
     namespace: str | None = None
     image: str | None = None  # where one was named
     kind: str | None = None  # of Kubeflow's jobs, where it was submitted as one: PyTorchJob, ...
@@ -150,6 +162,7 @@ def _rows(status: Status) -> Rows:
             "workers",
             f"{len(status.workers)}, with {ranks} rank{'s' * (ranks != 1)}" if status.workers else "",
         ),
+        ("checkpoint", status.checkpoint.path if status.checkpoint is not None else ""),
         ("restarts", f"{status.restarts} of {status.restarts_allowed}" if status.restarts else ""),
         ("took", duration(status.ended - status.created) if status.ended is not None else ""),
         ("exit code", str(status.exit_code) if status.exit_code else ""),
@@ -194,6 +207,7 @@ class _Draft:
         self.held_why = status.held_why
         self.kept = status.kept
         self.kept_until = status.kept_until
+        self.checkpoint = status.checkpoint
         self.restarts_spared = status.restarts_spared
         self.trouble = status.trouble
         self.places = status.places
@@ -262,7 +276,7 @@ def _apply(status: _Draft, event: Event) -> None:
         status.trouble, status.places = event.trouble, event.places or ()
     if event.worker is not None and event.worker in status.workers:
         _apply_to_worker(status.workers[event.worker], event)
-    if event.kind in ("unkept", "keeping"):
+    if event.kind in ("unkept", "keeping", "checkpoint"):
         _apply_to_results(status, event)
     match event.kind:
         case "queued":
@@ -323,6 +337,9 @@ def _note_moment(status: _Draft, event: Event) -> None:
 def _apply_to_results(status: _Draft, event: Event) -> None:
     if event.kind == "keeping":
         status.kept, status.kept_until = event.workers or (), event.until
+    elif event.kind == "checkpoint":
+        if event.path is not None:
+            status.checkpoint = KeptCheckpoint(path=event.path, size=event.size or 0, kept_at=event.at)
     else:
         status.held_why = event.reason
 

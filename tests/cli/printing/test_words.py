@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from echelon.cli.printing.words import phases
+from echelon.cli.printing.words import checkpoint_event, phases
+from echelon.model.event import Event
 from echelon.model.status import Status
 
 
@@ -53,3 +54,23 @@ from echelon.model.status import Status
 )
 def test_phases(about: dict[str, Any], expected: str) -> None:
     assert phases(Status(name="r", uri="u", created=1.0, **about), 100.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            Event(kind="checkpoint", at=1.0, path="ckpt/step-4000", size=1288490188, files=4),
+            "checkpoint ckpt/step-4000 (1.2 GiB) is with the keeper",
+        ),
+        (Event(kind="checkpoint", at=1.0, path="ckpt/a"), "checkpoint ckpt/a is with the keeper"),
+        (
+            Event(kind="restored", at=1.0, worker=1, path="ckpt/step-4000", generation=1),
+            "worker 1 got ckpt/step-4000 back",
+        ),
+        (Event(kind="checkpoint", at=1.0), ""),
+        (Event(kind="note", at=1.0, reason="a word"), ""),
+    ],
+)
+def test_what_became_of_a_checkpoint(event: Event, expected: str) -> None:
+    assert checkpoint_event(event) == expected

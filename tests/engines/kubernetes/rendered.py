@@ -133,6 +133,7 @@ CASES = {
             collect=("/scratch",),
             keep="2d",
             keep_size="5Gi",
+            checkpoints="{output}/ckpt/",
             ttl="1h",
             template={
                 "spec": {

@@ -36,6 +36,8 @@ EVENTS: list[Any] = [
         "manifests": [{"files": 1, "size": 2, "digest": "ab", "root": "/echelon/output", "worker": 0}],
         "left_out": [{"path": "pipe", "why": "a pipe"}],
     },
+    {"kind": "checkpoint", "at": AT, "path": "ckpt/step-1", "size": 1 << 40, "files": 4},
+    {"kind": "restored", "at": AT, "worker": 0, "path": "ckpt/step-1", "size": 9, "generation": 1},
     {"kind": "holding", "at": AT, "until": AT + 300, "reason": "the keeper is not there"},
     {"kind": "finished", "at": AT, "outcome": "failed", "exit_code": 1, "cause": CAUSE},
 ]

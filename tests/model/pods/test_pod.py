@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -226,3 +227,45 @@ def test_a_job_made_by_hand_is_checked_too() -> None:
     mount = Mount(kind="pvc", source="a", path="/data")
     with pytest.raises(InvalidJob, match="is given twice"):
         validate(Job(name="x", script="a", pod=PodOptions(mounts=(mount, mount))))
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("ckpt", "ckpt"),
+        ("./ckpt/", "ckpt"),
+        ("{output}/ckpt", "ckpt"),
+        ("{output}//a/./b", "a/b"),
+        ("my logs/ckpt", "my logs/ckpt"),
+    ],
+)
+def test_the_folder_of_checkpoints_is_below_the_results(text: str, path: str) -> None:
+    assert said(checkpoints=text).checkpoints == path
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("/data/ckpt", "is not below the results"),
+        ("{output}ckpt", "is not below {output}"),
+        ("../ckpt", "is not a plain path"),
+        ("{output}/a/../b", "is not a plain path"),
+        ("", "is no folder below the results"),
+        (".", "is no folder below the results"),
+        ("{output}", "is no folder below the results"),
+        ("{output}/", "is no folder below the results"),
+        ("logs/ckpt", "is where the ranks' logs are"),
+        ("ck\0pt", "NUL"),
+    ],
+)
+def test_a_folder_of_checkpoints_that_cannot_be(text: str, problem: str) -> None:
+    with pytest.raises(InvalidJob, match=problem) as caught:
+        said(checkpoints=text)
+    assert caught.value.field == "checkpoints"
+    assert caught.value.hint
+
+
+def test_a_record_of_before_there_were_checkpoints_is_read() -> None:
+    older = msgspec.to_builtins(said(checkpoints="ckpt"))
+    del older["checkpoints"]
+    assert msgspec.convert(older, PodOptions).checkpoints is None

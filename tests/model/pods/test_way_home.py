@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from echelon.errors import InvalidJob
 from echelon.model.meaning import to_job
 from echelon.model.pods.pod import Keeper
 from echelon.model.pods.way_home import WayHome, way_home, without_exec
@@ -38,6 +39,9 @@ TABLE: list[tuple[dict[str, Any], Keeper | None, WayHome, float]] = [
     ),
     ({"gpus": 1, "keep": "0"}, NONE, home("hold", 300.0), 0.0),
     ({"detach": True, "keep": 0, "linger": "1h"}, NONE, home("hold", 3600.0), 3600.0),
+    ({"checkpoints": "ckpt"}, Keeper(), home("keeper", 300.0), 60.0),
+    ({"checkpoints": "ckpt", "output": "new:"}, NONE, home("volume", 0.0), 0.0),
+    ({"checkpoints": "ckpt", "keep": 0, "output": "new:"}, NONE, home("volume", 0.0), 0.0),
     ({"output": "new:"}, NONE, home("volume", 0.0), 0.0),
     ({"gpus": 1, "output": "new:"}, NONE, home("volume", 0.0), 0.0),
     ({"detach": True, "output": "pvc:shelf"}, NONE, home("volume", 0.0), 0.0),
@@ -54,3 +58,9 @@ def test_the_way_of_a_run(
     assert options.keeper == keeper
     assert way_home(options) == expected
     assert way_home(without_exec(options)) == WayHome(way=expected.way, hold=without)
+
+
+def test_checkpoints_that_nobody_would_keep_are_refused() -> None:
+    with pytest.raises(InvalidJob, match="--keep 0") as caught:
+        to_job(Settings(script="a", checkpoints="ckpt", keep="0"), name="x")
+    assert "--output" in caught.value.hint

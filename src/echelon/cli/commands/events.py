@@ -84,9 +84,17 @@ def _encoded(data: dict[str, Any], format_: str) -> str:
 
 
 def _line(event: Event) -> str:
-    from echelon.cli.printing.words import one_line
+    from echelon.cli.printing.words import checkpoint_event, one_line
 
     clock = time.strftime("%H:%M:%S", time.localtime(event.at))
+    text = one_line(checkpoint_event(event)) or _text(event)
+    return f"{clock}  {event.kind:<14}  {text}".rstrip()
+
+
+def _text(event: Event) -> str:
+    """Whom an event is about, and why it happened."""
+    from echelon.cli.printing.words import one_line
+
     about = [
         f"{name} {value}"
         for name, value in (("worker", event.worker), ("rank", event.rank), ("node", event.node))
@@ -102,7 +110,6 @@ def _line(event: Event) -> str:
     if event.steps is not None:
         fetched = f"their files are in {event.fetched_to}" if event.fetched_to else ""
         reason = "; ".join(filter(None, (*(step.reason for step in event.steps), fetched)))
-    text = ": ".join(
+    return ": ".join(
         filter(None, (", ".join(about), one_line(reason.removeprefix(f"worker {event.worker}: "))))
     )
-    return f"{clock}  {event.kind:<14}  {text}".rstrip()

@@ -13,6 +13,7 @@ from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import cause_lines, duration, near, one_line, phases, ranges, state
 from echelon.model.output.progress import words
 from echelon.model.program import DONE
+from echelon.model.resources import format_memory
 from echelon.model.run import parse_uri
 from echelon.model.status import Status
 from echelon.model.trials import by_objective, short, state_of, steps_as_csv, words_of_best
@@ -46,6 +47,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         *_times(found, now),
         ("phases", phases(found, now)),
         ("progress", _progress(found)),
+        ("checkpoint", _checkpoint(found, now)),
         ("restarts", _restarts(found)),
         ("results", near(found.results)),
     ]
@@ -179,6 +181,14 @@ def _progress(found: Status) -> str:
         return ""
     rank = f" (rank {found.progress.rank})" if found.progress.rank else ""
     return ", ".join(words(found.progress)) + rank
+
+
+def _checkpoint(found: Status, now: float) -> str:
+    """The newest checkpoint that the run's keeper has, and since when."""
+    kept = found.checkpoint
+    if kept is None:
+        return ""
+    return f"{kept.path}, {format_memory(kept.size)}, kept {duration(now - kept.kept_at)} ago"
 
 
 def _restarts(found: Status) -> str:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from echelon.cli.printing.say import style
 from echelon.model.display import duration
-from echelon.model.event import RootCause
+from echelon.model.event import Event, RootCause
 from echelon.model.program import Step
+from echelon.model.resources import format_memory
 from echelon.model.status import Status
 
 __all__ = [
     "RANK_COLOURS",
     "cause_lines",
+    "checkpoint_event",
     "duration",
     "named_ranks",
     "near",
@@ -98,6 +100,16 @@ def step_ended(step: Step, *, took: bool = False) -> str:
     reason = f": {step.reason}" if step.reason else ""
     word = "trial" if step.params else "step"
     return f"{word} {step.name} {step.state.replace('-', ' ')}{time}{where}{reason}"
+
+
+def checkpoint_event(event: Event) -> str:
+    """What became of a checkpoint; "" for any other event."""
+    if event.path is None:
+        return ""
+    if event.kind == "checkpoint":
+        size = "" if event.size is None else f" ({format_memory(event.size)})"
+        return f"checkpoint {event.path}{size} is with the keeper"
+    return f"worker {event.worker} got {event.path} back" if event.kind == "restored" else ""
 
 
 def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:

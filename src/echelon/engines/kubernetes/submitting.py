@@ -124,8 +124,9 @@ class Submitting:
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
         on_rights = None if self._submit(job).may_execute else whereabouts.note_on_rights(job)
-        on_restarts, on_output = whereabouts.note_on_restarts(job), outputs.note_on_output(self.api, job)
-        return tuple(filter(None, (image_note(job), on_rights, on_restarts, on_output)))
+        on_files = whereabouts.note_on_restarts(job), whereabouts.note_on_checkpoints(job)
+        on_output = outputs.note_on_output(self.api, job)
+        return tuple(filter(None, (image_note(job), on_rights, *on_files, on_output)))
 
     def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
         """Make the record, and all that does not depend on where the run will be; with `held`, the Jobs too,

@@ -44,6 +44,8 @@ KINDS: tuple[Kind, ...] = ("pvc", "configmap", "secret", "nfs", "hostPath", "emp
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _LONGEST_TTL = 2**31 - 1
+_OUTPUT = "{output}"
+_LOGS = "logs"  # the folder of the results in which agents write
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _HOST = r"(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:\d+/)|\[[0-9a-fA-F:]+\])(?::\d+)?"
@@ -129,6 +131,7 @@ class PodOptions:
     output: Output | None = None
     linger: float = LINGER
     keeper: Keeper | None = None
+    checkpoints: str | None = None  # the folder below the results whose entries outlive their pod
     ttl: float = TTL
     collect: tuple[str, ...] = ()
     template: Mapping[str, Any] = field(default_factory=dict)
@@ -227,6 +230,24 @@ def parse_output(text: str, field_name: str = "output") -> Output:
         size=parse_size(field_name, size) if size else NEW_SIZE,
         storage_class=parse_object_name(field_name, storage_class) if storage_class else None,
     )
+
+
+def parse_checkpoints(text: str) -> str:
+    """Read a folder below the results, with or without {output} before it: a relative path."""
+    hint = "name a folder below the results, for example --checkpoints ckpt for {output}/ckpt"
+    inside = text.removeprefix(_OUTPUT)
+    if inside == text and text.startswith("/"):
+        raise InvalidJob("checkpoints", text, "is not below the results", hint=hint)
+    if inside != text and inside and not inside.startswith("/"):
+        raise InvalidJob("checkpoints", text, "is not below {output}", hint=hint)
+    path = posixpath.normpath(inside.lstrip("/"))
+    if ".." in inside.split("/"):
+        raise InvalidJob("checkpoints", text, "is not a plain path", hint=hint)
+    if path == ".":
+        raise InvalidJob("checkpoints", text, "is no folder below the results", hint=hint)
+    if path.split("/")[0] == _LOGS:
+        raise InvalidJob("checkpoints", text, "is where the ranks' logs are", hint=hint)
+    return path
 
 
 def parse_node_selector(labels: Mapping[str, object]) -> dict[str, str]:

@@ -1,15 +1,16 @@
 """How the results of a run in pods come home: one answer, by what its user asked for and may do. Pure.
 
-What is written to a volume stays there. Of a run whose workers have devices that others wait for, or with
-which no command stays, a keeper takes the results, and the workers go. The workers of any other run hold
-theirs, each by a timer of its own; so do those from whom no keeper takes them: it has no room for them, or
-the cluster none for it, or it has not started yet."""
+What is written to a volume stays there. Of a run whose workers have devices that others wait for, with
+which no command stays, or whose checkpoints outlive their pods, a keeper takes the results, and the workers
+go. The workers of any other run hold theirs, each by a timer of its own; so do those from whom no keeper
+takes them: it has no room for them, or the cluster none for it, or it has not started yet."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Literal
 
+from echelon.errors import InvalidJob
 from echelon.model.pods.pod import LINGER, Keeper, Output, PodOptions
 from echelon.values import frozen
 
@@ -34,10 +35,23 @@ def way_home(options: PodOptions) -> WayHome:
 
 
 def choose_keeper(
-    keep: float, size: int, *, devices: bool, detached: bool, output: Output | None
+    keep: float,
+    size: int,
+    *,
+    devices: bool,
+    detached: bool,
+    output: Output | None,
+    checkpoints: str | None = None,
 ) -> Keeper | None:
-    """The keeper of a run, if it is to have one."""
-    wanted = keep > 0 and output is None and (devices or detached)
+    """The keeper of a run, if it is to have one. Raise InvalidJob if checkpoints would be kept nowhere."""
+    if checkpoints is not None and output is None and keep == 0:
+        raise InvalidJob(
+            "checkpoints",
+            checkpoints,
+            "would be kept by the small pod that --keep 0 leaves out",
+            hint="leave --keep 0 out; or --output pvc:NAME or new:10Gi keeps them on a volume",
+        )
+    wanted = keep > 0 and output is None and (devices or detached or checkpoints is not None)
     return Keeper(keep=keep, size=size) if wanted else None
 
 

@@ -53,6 +53,7 @@ export function Run({ name, readOnly }) {
       ${isMade ? html`<dt>Took</dt><dd><${Took} status=${status} skew=${skew} over=${over} /></dd>
         <dt>${status.step_word === "trial" ? "Trials" : "Steps"}</dt><dd>${steps.filter((step) => DONE.includes(step.state)).length} of ${steps.length} done</dd>` : null}
       ${progress ? html`<dt>Progress</dt><dd><${Progress} ...${progress} /></dd>` : null}
+      ${status.checkpoint ? html`<dt>Checkpoint</dt><dd><${Checkpoint} ...${status.checkpoint} skew=${skew} /></dd>` : null}
       ${status.restarts ? html`<dt>Restarts</dt><dd>${status.restarts} of ${status.restarts_allowed}</dd>` : null}
       ${status.exit_code === null ? null : html`<dt>Exit code</dt><dd>${status.exit_code}</dd>`}
       ${status.results ? html`<dt>Results</dt><dd><code>${status.results}</code></dd>` : null}
@@ -105,6 +106,12 @@ function Took({ status, skew, over }) {
 
 const Progress = ({ done, text, rank }) => html`
   ${done === null ? null : html`<progress aria-label="progress" max="1" value=${done}></progress> `}${plain(text)}${rank ? ` (rank ${rank})` : ""}`;
+
+// The newest checkpoint that the run's keeper has, and since when.
+function Checkpoint({ path, size, kept_at, skew }) {
+  useTick();
+  return html`${plain(path)}, ${bytes(size)}, kept ${duration(Date.now() / 1000 - skew - kept_at)} ago`;
+}
 
 const Cause = ({ cause }) => cause ? html`
   <section class="cause" aria-label="root cause"><h2>Why it failed</h2>
@@ -170,7 +177,13 @@ function Events({ path, state }) {
   useEffect(() => { get(`${path}/events`).then(setFound, () => setFound([])); }, [path, state]);
   return html`<${Table} heads=${["Time", "Event", "Worker", "What"]} rows=${found.map((event, at) => ({ key: at, cells: [
     time(event.at), event.kind, event.worker ?? "-",
-    plain(event.reason || event.cause?.summary || event.outcome || changed(event.steps) || (event.exit_code === undefined ? "" : `exit code ${event.exit_code}`))] }))} />`;
+    plain(checkpointed(event) || event.reason || event.cause?.summary || event.outcome || changed(event.steps) || (event.exit_code === undefined ? "" : `exit code ${event.exit_code}`))] }))} />`;
+}
+
+// What became of a checkpoint; nothing for any other event.
+function checkpointed({ kind, path, size, worker }) {
+  if (kind === "checkpoint" && path !== undefined) return `checkpoint ${path}${size === undefined ? "" : ` (${bytes(size)})`} is with the keeper`;
+  return kind === "restored" && path !== undefined ? `worker ${worker} got ${path} back` : "";
 }
 
 const changed = (steps) => (steps || []).map((step) => `${step.name}: ${step.state.replace("-", " ")}`).join(", ");

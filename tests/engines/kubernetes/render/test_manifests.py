@@ -507,3 +507,18 @@ def test_a_task_that_is_too_long_for_every_pod_is_in_the_record() -> None:
     assert bundle["projected"]["sources"][0]["configMap"]["name"] == record.ref.name
     shown = manifests.render(record, plan, Shipped(), job_dialect)[0]
     assert shown["data"][names.TASK_KEY] == made.task
+
+
+@pytest.mark.parametrize(
+    ("said", "folder"),
+    [
+        ({"checkpoints": "ckpt/best"}, f"{names.OUTPUT}/ckpt/best"),
+        ({"checkpoints": "ckpt", "output": "new:"}, ""),
+        ({"gpus": 1}, ""),
+    ],
+)
+def test_the_agents_are_told_which_folder_has_checkpoints(said: dict[str, Any], folder: str) -> None:
+    record, plan = planned(Case(said=Settings(script="a.py", framework="plain", image="my/a", **said)))
+    task = task_of(record, plan, SHIPPED, job_dialect)
+    assert Task(task).checkpoints == folder
+    assert ("checkpoints" in task) is bool(folder)

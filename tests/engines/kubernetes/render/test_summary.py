@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.engines.kubernetes.rendered import Case, objects_of, planned
 
 from echelon.bundle import Bundle
@@ -63,3 +65,9 @@ def test_roles_have_lines_of_their_own() -> None:
     assert "2 x worker" in text
     assert "1 x ps" in text
     assert "results      fetched to runs/x" in text
+
+
+def test_where_checkpoints_are_kept() -> None:
+    said = Settings(script="train.py", framework="torch", image="my/torch", checkpoints="ckpt")
+    assert "checkpoints  of {output}/ckpt, kept while the run goes on" in page(said)
+    assert "checkpoints" not in page(replace(said, output="pvc:out/x"))

@@ -68,6 +68,8 @@ def _facts(
     else:
         yield "code", "in the image"
     yield "results", _results(job)
+    if options.checkpoints is not None and options.keeper is not None:
+        yield "checkpoints", f"of {{output}}/{options.checkpoints}, kept while the run goes on"
     for mount in options.mounts:
         read_only = ", read only" if mount.read_only else ""
         yield "volume", f"{mount.kind}:{mount.source} at {mount.path}{read_only}"

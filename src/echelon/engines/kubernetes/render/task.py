@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import posixpath
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -134,7 +135,11 @@ def _bundle(shipped: Shipped) -> dict[str, Any] | None:
 def _keeping(options: PodOptions) -> dict[str, Any]:
     if options.keeper is None:
         return {}
+    folder = {}
+    if options.checkpoints is not None and options.output is None:
+        folder = {"checkpoints": posixpath.join(names.OUTPUT, options.checkpoints)}
     return {
+        **folder,
         "keep": options.keeper.keep,
         "keep_size": options.keeper.size,
         "keep_folder": names.KEPT,

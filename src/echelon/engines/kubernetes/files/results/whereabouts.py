@@ -31,12 +31,29 @@ def note_on_rights(job: Job) -> str | None:
 def note_on_restarts(job: Job) -> str | None:
     """What a user whose workers are replaced should know of what these wrote."""
     lasting = any(mount.kind != "emptydir" and not mount.read_only for mount in job.pod.mounts)
-    if not job.restarts or job.pod.output is not None or lasting:
+    if not job.restarts or job.pod.output is not None or job.pod.checkpoints is not None or lasting:
         return None
     return (
-        "a worker that is replaced starts with an empty folder: checkpoints that must survive --restarts "
-        "belong on a volume, --output pvc:NAME or new:10Gi"
+        "a worker that is replaced starts with an empty folder: --checkpoints ckpt brings back what the "
+        "script has written to {output}/ckpt; --output pvc:NAME or new:10Gi keeps all on a volume"
     )
+
+
+def note_on_checkpoints(job: Job) -> str | None:
+    """What a user whose checkpoints are to outlive their pod should know of where they are, and of what
+    brings them back.
+    """
+    path = job.pod.checkpoints
+    if path is None:
+        return None
+    if job.pod.output is not None:
+        return f"{{output}}/{path} is on the volume of --output: its checkpoints need nothing more"
+    if not job.restarts:
+        return (
+            f"the checkpoints of {{output}}/{path} are kept, and fetched with the results; the run ends when "
+            "a pod is lost, unless --restarts N lets another take its place and get them back"
+        )
+    return None
 
 
 def without_linger(job: Job) -> Job:
