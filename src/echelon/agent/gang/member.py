@@ -138,8 +138,9 @@ class Member:
             if self.checkpoints is None or "back" not in message:
                 find_modules()
             else:
-                back = message["back"]
-                self.checkpoints.bring_back(back, lambda problem: self._came_back(problem, find_modules))
+                self.checkpoints.bring_back(
+                    generation, message["back"], lambda problem: self._came_back(problem, find_modules)
+                )
 
         self.stop_ranks(lambda: self.when_set_up(set_up))
 

@@ -45,6 +45,7 @@ class Checkpoints:
         self._keeper: dict[str, object] | None = None
         self._running: dict[str, object] | None = None  # the order by which the carrier knows of ranks
         self._backs = 0
+        self._generation = 0  # for which they are brought back
         self._on_back: Callable[[str], object] | None = None
         self._on_given: Callable[[], object] | None = None
         self._complaint = b""
@@ -71,11 +72,13 @@ class Checkpoints:
         """The leader asks what this worker has of an entry."""
         self._order({"do": "ask", "entry": message.get("entry"), "number": message.get("number")})
 
-    def bring_back(self, what: object, then: Callable[[str], object]) -> None:
-        """Have what is safe in the folder, and call `then("")`, or with why that cannot be."""
+    def bring_back(self, generation: int, what: object, then: Callable[[str], object]) -> None:
+        """Before a generation starts, have what is safe in the folder, and call `then("")`, or with why that
+        cannot be.
+        """
         told = what if isinstance(what, dict) else {}
         self._backs += 1
-        self._on_back = then
+        self._generation, self._on_back = generation, then
         self._order(
             {"do": "back", "number": self._backs, "entry": told.get("entry"), "mark": told.get("mark")}
         )
@@ -158,7 +161,8 @@ class Checkpoints:
         below = os.path.relpath(self._task.checkpoints, self._task.output)
         for each in message.get("came") or ():
             path = "%s/%s" % (below, each["entry"])
-            self._sink.event("restored", worker=self._worker, path=path, size=each["size"])
+            told = {"path": path, "size": each["size"], "generation": self._generation}
+            self._sink.event("restored", worker=self._worker, **told)
         announce(str(message.get("failed") or ""))
 
     def _note_complaint(self, _stream: int, data: bytes) -> None:
