@@ -42,6 +42,8 @@ def story(draw: st.DrawFn) -> list[dict[str, Any]]:
             happens("still", reason=f"quiet {len(events)}", trouble="quiet", places=["rank 0: fit"])
             if draw(st.booleans()):
                 happens("moving")
+        if draw(st.booleans()):
+            happens("checkpoint", path=f"ckpt/{len(events)}", size=10, files=1)
         lost = set()
         for worker in draw(st.lists(st.integers(0, WORKERS - 1), max_size=6)):
             match draw(st.sampled_from(["ended", "stopped", "failed", "lost"])):

@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
 LOOK = 0.05  # seconds between two looks at whether a generation may be prepared
 KEEPER_TIME = 60.0  # seconds that a restart waits for a keeper which is not there
-FIRST_TIME = (
-    10.0  # the same of a first start: its workers may have been suspended, and the keeper has something
-)
+FIRST_TIME = 10.0  # the same of a first start, whose workers may have been suspended before
 SILENT = 30.0  # seconds without a sign of a worker that has yet to give something
 ANSWERS = 1.0  # seconds in which workers answer what they have
 
 
 class Checkpointing:
-    """One leader's. `send` reaches every worker, `connected` tells whether one is there, `below` is their folder
-    as users know it.
+    """One leader's. `send` reaches every worker, `connected` tells whether one is there, `below` is the
+    folder as users know it.
     """
 
     def __init__(
