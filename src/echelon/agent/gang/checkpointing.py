@@ -49,7 +49,8 @@ class Checkpointing:
         self._owing: dict[int, float] = {}  # workers that may have something to give, and their last sign
         self._told_at = 0.0  # when one said something of an entry
         self._looks = False
-        self.alone_since = time.monotonic()  # when there was a keeper last
+        self._has_shelf = False  # there is a keeper, and it has said what is safe
+        self._alone_since = time.monotonic()  # when there was a keeper last
         self.on_ready: Callable[[], object] = lambda: None
         gang.waits = True
         keeper.on_shelf = self.receive_from_keeper
@@ -64,6 +65,11 @@ class Checkpointing:
             for each in range(self._workers) if worker is None else (worker,):
                 self.ran(each)
         return order
+
+    def note_keeper(self) -> None:
+        """A keeper has come, or has gone."""
+        self._has_shelf = False
+        self._alone_since = time.monotonic()
 
     def ran(self, worker: int) -> None:
         """The ranks of a worker run, or have run under an earlier leader."""
@@ -87,8 +93,10 @@ class Checkpointing:
     def receive_from_keeper(self, message: dict[str, object]) -> None:
         """What the keeper says of them."""
         say = message.get("say")
-        if say == "met":
+        if say == "shelf":
+            self._has_shelf = True
             self._rounds.meet_keeper(message.get("checkpoints"))
+            self._send(self._keeper.message())  # what workers have told before counts no more
         elif say == "dropped":
             self._rounds.dropped(message.get("entry"))
         else:
@@ -101,7 +109,7 @@ class Checkpointing:
         outbox, rounds.outbox = rounds.outbox, []
         for message in outbox:
             self._send(message)
-        if self._keeper.connected:
+        if self._has_shelf:
             orders, rounds.to_keeper = rounds.to_keeper, []
             for order in orders:
                 self._keeper.order(order)
@@ -115,9 +123,9 @@ class Checkpointing:
     def is_settled(self) -> bool:
         """Whether all has been given that can be, and it is known what of it is safe."""
         now = time.monotonic()
-        if not self._keeper.connected:
+        if not self._has_shelf:
             first = self._gang.last_started < 0 and not self._gang.has_run
-            return now - self.alone_since >= (FIRST_TIME if first else KEEPER_TIME)
+            return now - self._alone_since >= (FIRST_TIME if first else KEEPER_TIME)
         if self._rounds.unconfirmed or (self._rounds.asks and now - self._told_at < ANSWERS):
             return False
         owing = [worker for worker, sign in self._owing.items() if now - sign < SILENT]

@@ -51,7 +51,6 @@ class KeeperLink:
         connection.on_message = self._on_message
         connection.on_closed = lambda closed, _reason: self._on_gone(closed)
         self._id = greeting.get("id")
-        self.on_shelf(dict(greeting, say="met"))
         self.on_change()
 
     def message(self) -> dict[str, object]:
@@ -115,7 +114,7 @@ class KeeperLink:
         say = message.get("say")
         if say == "noted":
             self._noted += 1
-        elif say in ("shelved", "dropped"):
+        elif say in ("shelf", "shelved", "dropped"):
             self.on_shelf(message)
 
     def _on_gone(self, connection: Connection) -> None:

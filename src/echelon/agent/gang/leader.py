@@ -336,7 +336,7 @@ class Leader:
 
     def _pass_on_keeper(self) -> None:
         if self.checkpointing is not None:
-            self.checkpointing.alone_since = time.monotonic()
+            self.checkpointing.note_keeper()
         self.send(None, self.keeper.message())
         self.on_keeper()
 

@@ -284,10 +284,16 @@ class Carrier:
     def _set_aside(self, safe: list[dict[str, Any]]) -> None:
         """Move away what is newer than the newest that is safe: not all workers have it whole."""
         self._see()
-        names = {told["entry"] for told in safe}
+        names, newest = {told["entry"] for told in safe}, safe[0]
+        own = self._found.get(newest["entry"])  # other workers may have written theirs later
+        since = own.at if own is not None and self._is_part(newest, own) else newest["at"]
         for name, found in list(self._found.items()):
-            if name not in names and found.at > safe[0]["at"]:
+            if name not in names and found.at > since:
                 self._move_aside(name)
+
+    def _is_part(self, told: dict[str, Any], found: Found) -> bool:
+        """Whether what is here is what this worker wrote to a checkpoint, or what has come back of it."""
+        return found.version in (told["parts"].get(str(self._worker)), self._base.get(found.name))
 
     def _move_aside(self, name: str) -> None:
         place = os.path.join(self._beside(ASIDE), name)
@@ -303,11 +309,9 @@ class Carrier:
         """
         name, parts = told["entry"], told["parts"]
         there, own = self._found.get(name), parts.get(str(self._worker))
-        if there is not None and there.version == own:
-            self._kept[name] = self._safe[name] = own
-            return
-        if there is not None and there.version == self._base.get(name):
-            self._safe[name] = there.version
+        if there is not None and self._is_part(told, there):
+            known = self._kept if there.version == own else self._base
+            known[name] = self._safe[name] = there.version
             return
         whole = os.path.join(self._stage, "whole")
         for worker in sorted(map(int, parts), key=lambda each: (each == self._worker, -each)):

@@ -59,10 +59,12 @@ class Line(Dial):
 
     def greeting(self) -> dict[str, object]:
         """Where it takes results, and how much."""
-        told: dict[str, object] = {"port": self._port, "room": self._room, "id": self._id}
+        return {"port": self._port, "room": self._room, "id": self._id}
+
+    def welcomed(self) -> None:
+        """Tell a leader which checkpoints are safe; before its proof a side may say little."""
         if self._task.checkpoints:
-            told["checkpoints"] = self.checkpoints()
-        return told
+            self.send({"say": "shelf", "checkpoints": self.checkpoints()})
 
     def obey(self, message: dict[str, object]) -> None:
         """Note what the leader tells."""
