@@ -81,6 +81,19 @@ def test_nothing_becomes_safe_while_a_generation_is_prepared() -> None:
     assert order_of(rounds) == [("safe", "b", {"0": "v"})]
 
 
+def test_what_was_whole_needs_no_question_when_another_keeper_has_it() -> None:
+    """A pod that was lost meanwhile could not answer."""
+    rounds = Rounds(3, "ckpt")
+    rounds.meet_keeper([told_safe("a", w0="v", w1="v")])
+    rounds.meet_keeper([])
+    assert rounds.newest() is None
+    rounds.told(0, says("a", KEPT, "v"))
+    assert order_of(rounds) == []
+    rounds.told(1, says("a", KEPT, "v"))
+    assert order_of(rounds) == [("safe", "a", {"0": "v", "1": "v"})]
+    assert rounds.outbox == []
+
+
 class World:
     """Workers that write to one entry, and give what they wrote; messages take their time."""
 

@@ -35,6 +35,8 @@ class Rounds:
         self._rounds: dict[str, Round] = {}
         self._number = 0
         self._safe: dict[str, dict[str, Any]] = {}  # what the keeper has that is whole
+        self._whole: dict[str, dict[str, str]] = {}  # what was found whole, also what no keeper has any more
+        self._again: dict[str, set[str]] = {}  # whose parts of that another keeper has got again
         self._ordered: dict[str, dict[str, str]] = {}  # parts that the keeper was told are whole
         self._deleted: dict[str, set[int]] = {}  # by which of their workers checkpoints were deleted
         self._frozen = False
@@ -53,9 +55,11 @@ class Rounds:
         return max(self._safe.values(), key=lambda told: int(told["at"])) if self._safe else None
 
     def meet_keeper(self, safe: object) -> None:
-        """A keeper has come, with these; nothing of what another one had counts any more."""
+        """A keeper has come, with these. What another one had has to come again."""
         told = [each for each in safe if _is_sound(each)] if isinstance(safe, list) else []
         self._safe = {each["entry"]: each for each in told}
+        self._whole.update((each["entry"], each["parts"]) for each in told)
+        self._again.clear()
         self._rounds.clear()
         self._ordered.clear()
         self._deleted.clear()
@@ -90,6 +94,8 @@ class Rounds:
             self._note_deleted(worker, entry)
         elif state == KEPT:
             self._deleted.get(entry, set()).discard(worker)  # it was written anew
+        if state == KEPT and self._is_whole_again(worker, entry, version):
+            return
         current = self._rounds.get(entry)
         if state == KEPT and not self._is_known(worker, entry, version):
             before = None if current is None else current.answers.get(worker)
@@ -116,6 +122,7 @@ class Rounds:
         assert isinstance(told, dict)
         entry = told["entry"]
         self._safe[entry] = told
+        self._whole[entry] = told["parts"]
         self._deleted.pop(entry, None)
         what = {"path": "%s/%s" % (self._below, entry), "size": told["size"], "files": told["files"]}
         self.events.append(dict(what, kind="checkpoint"))
@@ -125,6 +132,7 @@ class Rounds:
     def dropped(self, entry: object) -> None:
         """The keeper had to make room."""
         self._safe.pop(str(entry), None)
+        self._whole.pop(str(entry), None)
 
     def _is_known(self, worker: int, entry: str, version: str) -> bool:
         safe = self._safe.get(entry, {}).get("parts", {})
@@ -143,8 +151,22 @@ class Rounds:
         del self._rounds[entry]
         parts = {str(worker): version for worker, version in current.answers.items() if version}
         if parts and parts != self._safe.get(entry, {}).get("parts"):
-            self._ordered[entry] = parts
-            self._order({"say": "safe", "entry": entry, "parts": parts})
+            self._order_safe(entry, parts)
+
+    def _is_whole_again(self, worker: int, entry: str, version: str) -> bool:
+        """Whether this is a part of what was found whole before; if it is the last one, no question is needed."""
+        whole = self._whole.get(entry, {})
+        if whole.get(str(worker)) != version:
+            return False
+        came = self._again.setdefault(entry, set())
+        came.add(str(worker))
+        if came >= set(whole) and not self._is_known(worker, entry, version):
+            self._order_safe(entry, whole)
+        return True
+
+    def _order_safe(self, entry: str, parts: dict[str, str]) -> None:
+        self._ordered[entry] = parts
+        self._order({"say": "safe", "entry": entry, "parts": parts})
 
     def _note_deleted(self, worker: int, entry: str) -> None:
         if str(worker) in self._safe.get(entry, {}).get("parts", {}):
@@ -156,7 +178,7 @@ class Rounds:
         told = self._safe.get(entry)
         writers = {int(worker) for worker in told["parts"]} if told else set()
         if told is not None and told is not self.newest() and self._deleted.get(entry, set()) >= writers:
-            del self._safe[entry], self._deleted[entry]
+            del self._safe[entry], self._deleted[entry], self._whole[entry]
             self._order({"say": "forget", "entry": entry})
 
     def _order(self, message: dict[str, object]) -> None:
