@@ -154,7 +154,7 @@ class Rounds:
             self._order_safe(entry, parts)
 
     def _is_whole_again(self, worker: int, entry: str, version: str) -> bool:
-        """Whether this is a part of what was found whole before; if it is the last one, no question is needed."""
+        """Whether this is a part of what was found whole before; with the last one no question is needed."""
         whole = self._whole.get(entry, {})
         if whole.get(str(worker)) != version:
             return False
