@@ -5,22 +5,30 @@ not judged, since they say more about the machine."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.agent.keepers import RunKeeper
+from tests.agent.pods import Pods, pods_here
 from tests.cli.test_many_events import MEASURED
 from tests.conftest import PATIENCE, processes_of, wait_until
 
 import echelon
+from echelon.agent.keep import entries, exchange
 from echelon.model.status import FINAL
 
 PER_RUN = 60e6  # bytes of a run of one small rank: supervisor, agent and rank together
 PER_FOLLOWER = 100e6
 PER_WORKER = 40e6  # bytes of a worker of a large run: agent and rank
+PER_KEEPER = 128e6  # bytes of a keeper that takes checkpoints of 16 workers at a time
 LINES = 200
 WAITS = "while [ ! -e go ]; do sleep 1; done"
 TALKS = f"""
@@ -31,6 +39,12 @@ while not Path("go").exists():
 for number in range({LINES}):
     print("line", number, flush=True)
 """
+
+
+@pytest.fixture
+def pods() -> Iterator[Pods]:
+    with pods_here() as made:
+        yield made
 
 
 def memory_of(pids: list[int]) -> float:
@@ -105,3 +119,55 @@ def test_many_workers_with_many_followers(home: Path, workers: int, followers: i
         assert all(lines == [f"line {number}" for number in range(LINES)] for lines in seen.values())
     assert used < workers * PER_WORKER
     assert max(peaks) < PER_FOLLOWER
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [8 << 20, pytest.param(256 << 20, marks=pytest.mark.soak)])
+def test_checkpoints_of_many_workers_at_once(pods: Pods, tmp_path: Path, size: int) -> None:
+    """What a keeper and a carrier need does not grow with what they carry."""
+    pods.describe("true", workers=16)
+    keeper = RunKeeper(pods, size=64 << 30)
+    keeper.start(checkpoints="/nowhere/ckpt", keeper_port=0)
+    try:
+        assert keeper.process is not None
+        wait_until((keeper.place / "state" / "c").exists, "the keeper")
+        address = "127.0.0.1", listens_at(keeper.process.pid)
+        secret = (pods.folder / "gang").read_bytes()
+        with (tmp_path / "model").open("wb") as file:
+            for _ in range(size >> 20):
+                file.write(os.urandom(1 << 20))
+        found = entries.read(str(tmp_path), "model")
+        assert found is not None
+
+        def bring(worker: int) -> None:
+            exchange.give_entry(address, secret, worker, str(tmp_path), found, lambda: True)
+
+        began = time.monotonic()
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(bring, range(16)))
+        took = time.monotonic() - began
+        used = most_of(keeper.process.pid)
+        print(f"\n16 x {size >> 20} MiB in {took:.1f} s; keeper: {used / 1e6:.1f} MB")
+        assert len(list((keeper.place / "kept" / "checkpoints").rglob("model"))) == 16
+        assert used < PER_KEEPER
+    finally:
+        keeper.close()
+
+
+def most_of(pid: int) -> float:
+    """The most bytes that a process has used so far."""
+    (found,) = re.findall(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    return 1024.0 * int(found)
+
+
+def listens_at(pid: int) -> int:
+    """The port on which a process listens."""
+    sockets = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            sockets.add(str(each.readlink()))
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+            return int(words[1].rpartition(":")[2], 16)
+    raise AssertionError("it listens nowhere")
