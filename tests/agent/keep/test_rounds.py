@@ -70,6 +70,15 @@ def test_the_newest_is_never_forgotten() -> None:
     assert order_of(rounds)[-1] == ("forget", "b", None), "it is not the newest any more"
 
 
+def test_an_older_one_that_follows_is_not_told() -> None:
+    """What is told last is what a run would go on from."""
+    rounds = Rounds(1, "ckpt")
+    for entry, at in (("new", 2), ("old", 1)):
+        rounds.told(0, says(entry, KEPT, "v"))
+        rounds.confirmed({"entry": entry, "checkpoint": told_safe(entry, at=at, w0="v")})
+    assert [event["path"] for event in rounds.events] == ["ckpt/new"]
+
+
 def test_nothing_becomes_safe_while_a_generation_is_prepared() -> None:
     rounds = Rounds(1, "ckpt")
     rounds.meet_keeper([told_safe("a", w0="v")])

@@ -124,8 +124,9 @@ class Rounds:
         self._safe[entry] = told
         self._whole[entry] = told["parts"]
         self._deleted.pop(entry, None)
-        what = {"path": "%s/%s" % (self._below, entry), "size": told["size"], "files": told["files"]}
-        self.events.append(dict(what, kind="checkpoint"))
+        if told is self.newest():  # an older one may follow it
+            what = {"path": "%s/%s" % (self._below, entry), "size": told["size"], "files": told["files"]}
+            self.events.append(dict(what, kind="checkpoint"))
         for other in list(self._deleted):
             self._delete(other)
 
