@@ -77,9 +77,9 @@ class Agent:
             self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and replaced == 0
         )
         if task.checkpoints and self._in_pod:
-            from echelon.agent.keep.checkpoints import Checkpoints  # most runs have none
+            from echelon.agent.gang.carrier_link import CarrierLink  # most runs have none
 
-            self._member.checkpoints = Checkpoints(
+            self._member.checkpoints = CarrierLink(
                 self._loop,
                 task,
                 worker,

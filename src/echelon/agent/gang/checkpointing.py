@@ -1,4 +1,4 @@
-"""The leader's part in checkpoints: it finds out which are safe (`keep/rounds.py`), has the keeper know, and
+"""The leader's part in checkpoints: it finds out which are safe (`gang/rounds.py`), has the keeper know, and
 lets a generation begin only when what the workers of the one before had to give has been given."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import time
 
 from echelon.agent.gang.decisions import Gang
 from echelon.agent.gang.keeper_link import KeeperLink
-from echelon.agent.keep.rounds import Rounds
+from echelon.agent.gang.rounds import Rounds
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
 

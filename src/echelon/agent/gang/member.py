@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from echelon.agent.keep.checkpoints import Checkpoints
+    from echelon.agent.gang.carrier_link import CarrierLink
     from echelon.agent.ranks.launching.rendezvous import Rendezvous
     from echelon.agent.ranks.usage.sampler import Sampler
 
@@ -52,7 +52,7 @@ class Member:
         self.ran = False  # its ranks were started at least once, so there may be results
         self.leaving = False  # it was ordered to leave, and starts nothing any more
         self._began: float | None = None
-        self.checkpoints: Checkpoints | None = None  # where they are given to the run's keeper
+        self.checkpoints: CarrierLink | None = None  # where they are given to the run's keeper
         # Calls back when the worker has what its ranks need.
         self.when_set_up: Callable[[Callable[[], object]], object] = lambda then: then()
         # Takes a message to the leader.

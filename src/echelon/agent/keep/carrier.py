@@ -17,10 +17,10 @@ import time
 
 from echelon.agent.files.tree import PARTIAL
 from echelon.agent.files.wire import Broken
+from echelon.agent.gang.rounds import GONE, KEPT, NONE, PENDING, mark_of
 from echelon.agent.keep.entries import Found, Watch, read, scan, written_now
 from echelon.agent.keep.exchange import INCOMPLETE, Refused, fetch_parts, give_entry
 from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
-from echelon.agent.keep.rounds import GONE, KEPT, NONE, PENDING, mark_of
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:

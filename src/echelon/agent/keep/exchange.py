@@ -16,7 +16,7 @@ from echelon.agent.files.manifest import manifest_of
 from echelon.agent.files.receiver import Missing, Receiver
 from echelon.agent.files.sender import Sender
 from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, report_trouble
-from echelon.agent.gang.wire import fresh_nonce, prove, proven
+from echelon.agent.gang.wire import Connection, fresh_nonce, prove, proven
 from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -141,16 +141,14 @@ def fetch_parts(
         wire.flush()
 
 
-def serve_parts(wire: Wire, safe: list[dict[str, Any]], place_of: Callable[[str, int], str | None]) -> None:
-    """The keeper's side of it."""
+def serve_parts(wire: Wire, safe: list[dict[str, Any]], places: dict[tuple[str, int], str]) -> None:
+    """The keeper's side of it; `places` has the folder of each part."""
     for each in safe:
         wire.write(**each)
     wire.write(listed=1)
     request = wire.read()
     while "end" not in request:
-        entry, worker = request.get("send"), request.get("worker")
-        known = isinstance(entry, str) and type(worker) is int
-        place = place_of(entry, worker) if known else None  # type: ignore[arg-type]
+        place = places.get((str(request.get("send")), int(request.get("worker", -1))))
         if place is None:
             raise Garbled("a request for what is not here")
         Sender(wire, place).run()
@@ -195,6 +193,20 @@ def _introduce(wire: Wire, secret: bytes, worker: int, offer: dict[str, Any]) ->
     if "refused" in answer:
         raise Refused(str(answer["refused"]) if answer["refused"] in REFUSALS else INCOMPLETE)
     return answer.get("kept") == 1
+
+
+def admit(connection: Connection, answer: dict[str, object]) -> socket.socket:
+    """Let a worker in; what follows is between the two ends of a copy."""
+    connection.send(answer)
+    connection.drain(1.0)
+    return connection.detach()
+
+
+def dismiss(connection: Connection, answer: dict[str, object]) -> None:
+    """Send a worker away."""
+    connection.send(answer)
+    connection.drain(1.0)
+    connection.close()
 
 
 def take(wire: Wire, folder: str, most: int) -> dict[str, Any] | None:

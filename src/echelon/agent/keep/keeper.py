@@ -24,8 +24,7 @@ from echelon.agent.gang.door import Door
 from echelon.agent.gang.wire import Connection, fresh_nonce, prove, proven
 from echelon.agent.hold import Hold
 from echelon.agent.keep import exchange
-from echelon.agent.keep.entries import Found
-from echelon.agent.keep.room import NO_SPACE, TOO_LARGE, Room, space_of
+from echelon.agent.keep.room import Room
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
 from echelon.agent.task import INTERRUPTED, Task
@@ -35,7 +34,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Callable
 
-    from echelon.agent.keep.shelf import Shelf
+    from echelon.agent.keep.shelving import Shelving
 
 LOOK = 1.0  # seconds between two looks at whether it may leave
 MOVED = 60.0  # seconds by which the end of its time moves before it is stated again
@@ -49,9 +48,8 @@ class Line(Dial):
         super().__init__(loop, task, keeper_link.SIDE, keeper_link.NUMBER, float("inf"))
         self._port = port
         self._room = room
-        self.checkpoints: Callable[[], list[dict[str, object]]] = list  # that are safe
+        self.shelving: Shelving | None = None  # of a run with checkpoints
         self._id = fresh_nonce()  # another keeper at the same address has nothing of what this one has
-        self.on_order: Callable[[dict[str, object]], object] = lambda _message: None
         self.left = False  # the leader has ended the run, in order
         self.events: list[dict[str, object]] = []  # of the run, that still matter
         self.on_events: Callable[[list[dict[str, object]]], object] = lambda _events: None
@@ -63,14 +61,15 @@ class Line(Dial):
 
     def welcomed(self) -> None:
         """Tell a leader which checkpoints are safe; before its proof a side may say little."""
-        if self._task.checkpoints:
-            self.send({"say": "shelf", "checkpoints": self.checkpoints()})
+        if self.shelving is not None:
+            self.send({"say": "shelf", "checkpoints": self.shelving.safe()})
 
     def obey(self, message: dict[str, object]) -> None:
         """Note what the leader tells."""
         events = message.get("events")
         if message.get("say") in ("safe", "forget"):
-            self.on_order(message)
+            if self.shelving is not None:
+                self.shelving.obey(message)
             return
         if message.get("say") != "state" or not isinstance(events, list):
             return
@@ -93,15 +92,10 @@ class Keeper:
         self._loop = Loop()
         self._sink = Sink(self._loop)
         self._room = Room(task.keep_size)
-        self._shelf: Shelf | None = None
-        if task.checkpoints:
-            from echelon.agent.keep.shelf import Shelf  # most runs have none
-
-            self._shelf = Shelf(os.path.join(task.keep_folder, "checkpoints"))
+        self._shelving: Shelving | None = None
         self._hold = Hold(task.keep, time.monotonic())
         self._kept: set[int] = set()  # workers whose results it vouches for
-        self._taking: set[object] = set()  # workers, and parts of checkpoints, that are on their way
-        self._serving = 0  # workers that get checkpoints back
+        self._taking: set[int] = set()
         self._stated = 0.0  # the end of its time, as stated last
         self._code = 0
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -111,9 +105,11 @@ class Keeper:
         self._door = Door(self._loop, listener, 2 * len(task.places), self._on_offer)
         self._line = Line(self._loop, task, listener.getsockname()[1], task.keep_size)
         self._line.on_events = self._log_events
-        self._line.on_order = self._order_shelf
-        if self._shelf is not None:
-            self._line.checkpoints = self._shelf.safe
+        if task.checkpoints:
+            from echelon.agent.keep.shelving import Shelving  # most runs have none
+
+            self._shelving = Shelving(self._loop, task, self._room, self._line.send)
+            self._line.shelving = self._shelving
         self._control = ControlSocket(self._loop, task.control, self._answer) if task.control else None
         self._loop.on_signal(signal.SIGTERM, lambda: self._leave(INTERRUPTED))
         for number in (signal.SIGINT, signal.SIGHUP):
@@ -144,11 +140,7 @@ class Keeper:
             "say": "welcome",
             "proof": prove(self._secret, exchange.TAKER, worker, str(theirs), nonce),
         }
-        if self._shelf is not None and ("entry" in offer or "restore" in offer):
-            if "restore" in offer:
-                self._give_back(connection, answer)
-            else:
-                self._take_entry(worker, offer, connection, answer)
+        if self._shelving is not None and self._shelving.receive(worker, offer, connection, answer):
             return
         files, size = (offer.get(name) for name in ("files", "size"))
         if worker in self._taking or len(self._taking) >= MOST_AT_ONCE or self._hold.released:
@@ -157,14 +149,13 @@ class Keeper:
         if type(files) is not int or type(size) is not int or files < 0 or size < 0:
             connection.close()
             return
-        self._move_checkpoints(worker)
-        beside = 0 if self._shelf is None else self._shelf.space
+        beside = 0 if self._shelving is None else self._shelving.move_out(worker)
         free = self._free() + self._size_of(worker)
         refused = self._room.refuse(worker, files, size, free, beside)
         if refused:
-            _dismiss(connection, dict(answer, refused=refused))
+            exchange.dismiss(connection, dict(answer, refused=refused))
         else:
-            self._take(worker, size, _admit(connection, answer))
+            self._take(worker, size, exchange.admit(connection, answer))
 
     def _take(self, worker: int, size: int, sock: socket.socket) -> None:
         self._taking.add(worker)
@@ -203,111 +194,6 @@ class Keeper:
                 wire.flush()
             except Broken:
                 pass  # it asks again
-
-    # Checkpoints
-
-    def _take_entry(
-        self, worker: int, offer: dict[str, Any], connection: Connection, answer: dict[str, object]
-    ) -> None:
-        """A worker offers its part of a checkpoint."""
-        shelf, found = self._shelf, Found.of(offer)
-        key = (worker, "" if found is None else found.name)
-        if shelf is None or found is None or key in self._taking or len(self._taking) >= MOST_AT_ONCE:
-            connection.close()  # it comes again
-            return
-        if shelf.has(worker, found):
-            _dismiss(connection, dict(answer, kept=1))
-            return
-        refused = self._refuse_entry(shelf, found)
-        if refused:
-            _dismiss(connection, dict(answer, refused=refused))
-            return
-        self._taking.add(key)
-        sock = _admit(connection, answer)
-        wire, place = exchange.socket_wire(sock), shelf.place()
-        taken: list[bool] = []
-
-        def work() -> None:
-            try:
-                taken.append(exchange.take_entry(wire, place, found))
-            except (Broken, Trouble):
-                pass  # it comes again
-            except (OSError, ValueError) as error:
-                exchange.report(wire, error, place)
-
-        def done() -> None:
-            self._taking.discard(key)
-            whole = taken == [True]
-            if whole:
-                shelf.put(worker, found, place)
-            else:
-                shutil.rmtree(place, ignore_errors=True)
-            with sock:
-                try:
-                    wire.write(kept=int(whole))
-                    wire.flush()
-                except Broken:
-                    pass  # it asks again
-
-        in_thread(self._loop, work, done)
-
-    def _refuse_entry(self, shelf: Shelf, found: Found) -> str:
-        need = space_of(found.files, found.size)
-        most = self._room.most - self._room.promised
-        for entry in shelf.make_room(need, most):
-            self._line.send({"say": "dropped", "entry": entry})
-        if shelf.space + need > most:
-            return TOO_LARGE
-        return NO_SPACE if need > self._free() else ""
-
-    def _give_back(self, connection: Connection, answer: dict[str, object]) -> None:
-        """A worker wants what is safe."""
-        shelf = self._shelf
-        assert shelf is not None
-        safe = shelf.safe()
-        places = {}
-        for told in safe:
-            for worker in map(int, told["parts"]):
-                part = shelf.part(told["entry"], worker)
-                if part is not None:
-                    places[told["entry"], worker] = part[1]
-        self._serving += 1
-        sock = _admit(connection, answer)
-        wire = exchange.socket_wire(sock)
-
-        def work() -> None:
-            try:
-                exchange.serve_parts(wire, safe, lambda entry, worker: places.get((entry, worker)))
-            except (Broken, Trouble, OSError, ValueError):
-                pass  # it comes again
-
-        def done() -> None:
-            self._serving -= 1
-            sock.close()
-
-        in_thread(self._loop, work, done)
-
-    def _order_shelf(self, message: dict[str, object]) -> None:
-        """The leader says what is safe, or was deleted."""
-        shelf, entry, parts = self._shelf, message.get("entry"), message.get("parts")
-        if shelf is None or not isinstance(entry, str):
-            return
-        answer: dict[str, object] = {"say": "shelved", "entry": entry}
-        if message["say"] == "forget":
-            shelf.forget(entry)
-        elif isinstance(parts, dict) and all(str(each).isdigit() for each in parts):
-            safe = {int(worker): str(version) for worker, version in parts.items()}
-            answer.update(checkpoint=shelf.describe(entry) if shelf.make_safe(entry, safe) else None)
-        self._line.send(answer)
-
-    def _move_checkpoints(self, worker: int) -> None:
-        """The results of a worker come, in which its checkpoints are."""
-        roots = self._task.kept
-        if self._shelf is None or not roots:
-            return
-        below = os.path.relpath(self._task.checkpoints, roots[0])
-        if not below.startswith(".."):
-            self._shelf.move_to(worker, os.path.join(self._folder, str(worker), "0", below))
 
     # The folder
 
@@ -350,7 +236,7 @@ class Keeper:
         keeper.
         """
         now, copying = time.monotonic(), is_copying()
-        if copying or self._taking or self._serving or self._line.connected:
+        if copying or self._taking or self._carries() or self._line.connected:
             self._hold.renew(now)
         elif self._kept:
             self._state_end(now)
@@ -361,6 +247,9 @@ class Keeper:
             self._leave(0)
         else:
             self._loop.call_later(min(LOOK, self._task.keep / 4), self._look)
+
+    def _carries(self) -> bool:
+        return self._shelving is not None and self._shelving.busy
 
     def _state_end(self, now: float) -> None:
         """State until when it keeps results, if that has moved."""
@@ -375,16 +264,3 @@ class Keeper:
         if self._control is not None:
             self._control.close()
         self._loop.stop()
-
-
-def _admit(connection: Connection, answer: dict[str, object]) -> socket.socket:
-    """Let a worker in; what follows is between the two ends of a copy."""
-    connection.send(answer)
-    connection.drain(1.0)
-    return connection.detach()
-
-
-def _dismiss(connection: Connection, answer: dict[str, object]) -> None:
-    connection.send(answer)
-    connection.drain(1.0)
-    connection.close()

@@ -100,10 +100,13 @@ class Shelf:
             "at": max(each.at for each in found),
         }
 
-    def part(self, entry: str, worker: int) -> tuple[Found, str] | None:
-        """A worker's part of a safe checkpoint, and its folder."""
-        version = self._safe.get(entry, {}).get(worker)
-        return None if version is None else self._parts.get((entry, worker, version))
+    def places(self) -> dict[tuple[str, int], str]:
+        """The folder of each part of what is safe, by the checkpoint and the worker."""
+        return {
+            (entry, worker): self._parts[entry, worker, version][1]
+            for entry, parts in self._safe.items()
+            for worker, version in parts.items()
+        }
 
     def move_to(self, worker: int, folder: str) -> None:
         """The run is over, and its results come: what a worker gave of them before is moved to its place

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from echelon.agent.keep.rounds import GONE, KEPT, NONE, PENDING, Rounds, mark_of
+from echelon.agent.gang.rounds import GONE, KEPT, NONE, PENDING, Rounds, mark_of
 
 Message = dict[str, Any]
 

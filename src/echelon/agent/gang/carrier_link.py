@@ -1,5 +1,5 @@
-"""An agent's hold on the carrier of its worker's checkpoints (`carrier.py`): started before the first ranks,
-told what happens to them, and started again if it ends."""
+"""An agent's hold on the carrier of its worker's checkpoints (`keep/carrier.py`), which is started before the
+first ranks, told what happens to them, and started again if it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGAIN = 2.0  # seconds after which a carrier that has ended is started again
 MOST_COMPLAINT = 2000  # bytes of what it says when it fails
 
 
-class Checkpoints:
+class CarrierLink:
     """One worker's; `send` takes messages to the leader."""
 
     def __init__(

@@ -1,0 +1,156 @@
+"""The keeper's dealings with checkpoints: it takes their parts from workers, gives them back, and carries out
+what the leader says of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+
+from echelon.agent.files.wire import Broken, Trouble
+from echelon.agent.gang.wire import Connection
+from echelon.agent.keep import exchange
+from echelon.agent.keep.entries import Found
+from echelon.agent.keep.room import NO_SPACE, TOO_LARGE, Room, space_of
+from echelon.agent.keep.shelf import Shelf
+from echelon.agent.loop import Loop
+from echelon.agent.task import Task
+from echelon.agent.thread import in_thread
+
+TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+MOST_AT_ONCE = 16  # parts that are taken at the same time; others come again
+
+
+class Shelving:
+    """One keeper's; `tell` takes messages to the leader."""
+
+    def __init__(
+        self, loop: Loop, task: Task, room: Room, tell: Callable[[dict[str, object]], object]
+    ) -> None:
+        self._loop = loop
+        self._task = task
+        self._room = room
+        self._tell = tell
+        self._shelf = Shelf(os.path.join(task.keep_folder, "checkpoints"))
+        self._taking: set[tuple[int, str]] = set()
+        self._serving = 0  # workers that get something back
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is on its way."""
+        return bool(self._taking or self._serving)
+
+    def safe(self) -> list[dict[str, Any]]:
+        """The safe checkpoints, newest first."""
+        return self._shelf.safe()
+
+    def receive(
+        self, worker: int, offer: dict[str, Any], connection: Connection, answer: dict[str, object]
+    ) -> bool:
+        """A worker has come, and `answer` would let it in; False if it is not about checkpoints."""
+        if "restore" in offer:
+            self._give_back(exchange.admit(connection, answer))
+        elif "entry" in offer:
+            self._consider(worker, Found.of(offer), connection, answer)
+        else:
+            return False
+        return True
+
+    def obey(self, message: dict[str, object]) -> None:
+        """The leader says what is safe, or was deleted."""
+        entry, parts = message.get("entry"), message.get("parts")
+        if not isinstance(entry, str):
+            return
+        answer: dict[str, object] = {"say": "shelved", "entry": entry}
+        if message["say"] == "forget":
+            self._shelf.forget(entry)
+        elif isinstance(parts, dict) and all(str(each).isdigit() for each in parts):
+            safe = {int(worker): str(version) for worker, version in parts.items()}
+            answer["checkpoint"] = self._shelf.describe(entry) if self._shelf.make_safe(entry, safe) else None
+        self._tell(answer)
+
+    def move_out(self, worker: int) -> int:
+        """The results of a worker come, in which its checkpoints are; returns what the others' take still."""
+        for number, root in enumerate(self._task.kept):
+            below = os.path.relpath(self._task.checkpoints, root)
+            if not below.startswith(".."):
+                place = os.path.join(self._task.keep_folder, str(worker), str(number), below)
+                self._shelf.move_to(worker, place)
+                break
+        return self._shelf.space
+
+    def _consider(
+        self, worker: int, found: Found | None, connection: Connection, answer: dict[str, object]
+    ) -> None:
+        """A worker offers its part of a checkpoint."""
+        key = (worker, "" if found is None else found.name)
+        if found is None or key in self._taking or len(self._taking) >= MOST_AT_ONCE:
+            connection.close()  # it comes again
+        elif self._shelf.has(worker, found):
+            exchange.dismiss(connection, dict(answer, kept=1))
+        elif refused := self._refuse(found):
+            exchange.dismiss(connection, dict(answer, refused=refused))
+        else:
+            self._take(key, found, connection, answer)
+
+    def _refuse(self, found: Found) -> str:
+        need = space_of(found.files, found.size)
+        most = self._room.most - self._room.promised
+        for entry in self._shelf.make_room(need, most):
+            self._tell({"say": "dropped", "entry": entry})
+        if self._shelf.space + need > most:
+            return TOO_LARGE
+        disk = os.statvfs(self._task.keep_folder)
+        return NO_SPACE if need > disk.f_bavail * disk.f_frsize else ""
+
+    def _take(
+        self, key: tuple[int, str], found: Found, connection: Connection, answer: dict[str, object]
+    ) -> None:
+        self._taking.add(key)
+        sock, place = exchange.admit(connection, answer), self._shelf.place()
+        wire = exchange.socket_wire(sock)
+        taken: list[bool] = []
+
+        def work() -> None:
+            try:
+                taken.append(exchange.take_entry(wire, place, found))
+            except (Broken, Trouble):
+                pass  # it comes again
+            except (OSError, ValueError) as error:
+                exchange.report(wire, error, place)
+
+        def done() -> None:
+            self._taking.discard(key)
+            whole = taken == [True]
+            if whole:
+                self._shelf.put(key[0], found, place)
+            else:
+                shutil.rmtree(place, ignore_errors=True)
+            with sock:
+                try:
+                    wire.write(kept=int(whole))
+                    wire.flush()
+                except Broken:
+                    pass  # it asks again
+
+        in_thread(self._loop, work, done)
+
+    def _give_back(self, sock: socket.socket) -> None:
+        """A worker wants what is safe."""
+        safe, places = self._shelf.safe(), self._shelf.places()
+        self._serving += 1
+
+        def work() -> None:
+            try:
+                exchange.serve_parts(exchange.socket_wire(sock), safe, places)
+            except (Broken, Trouble, OSError, ValueError):
+                pass  # it comes again
+
+        def done() -> None:
+            self._serving -= 1
+            sock.close()
+
+        in_thread(self._loop, work, done)
