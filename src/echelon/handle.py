@@ -543,8 +543,8 @@ class Run:
         Of a run that is made of runs no further step starts, and those that run are stopped so; also where
         it is over itself, and they go on.
 
-        Returns when it has ended; without `wait`, at once. What it returns is a note for the user, where the
-        ranks cannot be stopped as asked.
+        Returns when it has ended; without `wait`, at once, unless the run is damaged and goes on: its end can
+        not be read later. What it returns is a note for the user, where the ranks cannot be stopped as asked.
         """
         if signal not in stopping.SIGNALS:
             raise InvalidJob(
@@ -557,7 +557,8 @@ class Run:
         notes = [self._engine.stop(self._ref, signal="SIGKILL" if now else signal, grace=seconds)]
         notes += [run.stop(now=now, signal=signal, grace=grace, wait=False) for run in left]
         for run in (self, *left) if wait else ():
-            with suppress(ResultsIncomplete):  # it has ended; `wait` and `get` tell what is missing
+            # It has ended; `wait` and `get` tell what is missing.
+            with suppress(ResultsIncomplete, RunDamaged):
                 run.wait(run.stop_patience(seconds), show=False)
         return "; ".join(filter(None, notes)) or None
 

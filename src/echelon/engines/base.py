@@ -329,7 +329,8 @@ class Engine(Protocol):
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> str | None:
         """Ask for the end. The ranks get that signal and, each `grace` seconds later (the job's, if None),
         the harder ones; a harder one, or another grace, can be asked for meanwhile. Stopping what has ended
-        does nothing. Returns what the user should know, if it cannot be done as asked.
+        does nothing. Returns what the user should know, if it cannot be done as asked; of a damaged run when
+        nothing of it runs any more. Raises StateTrouble where that cannot be had.
         """
         ...
 

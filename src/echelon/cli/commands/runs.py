@@ -21,8 +21,9 @@ from echelon.model.state import State
 
 if TYPE_CHECKING:
     from echelon.errors import EchelonError
+    from echelon.handle import Run
     from echelon.model.copy import LeftOut, OpenCopy
-    from echelon.model.status import RunSummary
+    from echelon.model.status import RunSummary, Status
 
 
 @click.command("ps", short_help="List runs.")
@@ -262,10 +263,7 @@ def stop(names: tuple[str, ...], now: bool, grace: str | None, **target: str | N
             render.notice(note)
     troubles: list[EchelonError] = []
     if every:
-        ended = [
-            each.wait(each.stop_patience(seconds), collect=partial(_collect, each.collect, troubles))
-            for each in every.values()
-        ]
+        ended = [_end_of(each, seconds, troubles) for each in every.values()]
         render.outcomes(ended, target["format"] or "text")
     for each in troubles:
         render.notice(str(each))
@@ -403,6 +401,16 @@ def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[st
         and row.name not in going
         and (row.ended or row.created) <= before
     )
+
+
+def _end_of(run: Run, grace: float | None, troubles: list[EchelonError]) -> Status:
+    """How a run ended that was stopped. Of a damaged one that cannot be read, and nothing of it runs."""
+    from echelon.engines.base import RunDamaged
+
+    try:
+        return run.wait(run.stop_patience(grace), collect=partial(_collect, run.collect, troubles))
+    except RunDamaged:
+        return run.status(progress=False)
 
 
 def _collect(fetch: Callable[[], object], troubles: list[EchelonError]) -> None:

@@ -23,16 +23,27 @@ from echelon.model import ends
 from echelon.model.run import StopSignal
 
 _SUPERVISOR_END = 5.0  # seconds that a supervisor may take from the end of its run to its own
+_STOP_PATIENCE = 60.0  # seconds that a damaged run may take to end after the order to stop, beside its grace
+_LOOK = 0.1  # seconds between two looks at what lives of it
 _SHOWN = 10  # process ids in a message
 
 
 def stop(folder: RunDir, signal: StopSignal, grace: float | None = None) -> str | None:
-    """Write a stop request for the supervisor; a run that never got one ends here. What it could not do is
-    returned.
+    """Write a stop request for the supervisor; a run that never got one ends here. The end of a damaged one,
+    which cannot be read later, is waited for. What it could not do is returned.
     """
-    name = folder.path.name
-    if not _is_damaged(folder) and is_over(folder):
-        return _could_not_end(name, settle(folder))
+    if _is_damaged(folder):
+        note = None
+        with contextlib.suppress(StateTrouble):  # whether it has ended is looked at
+            note = _order(folder, signal, grace)
+        _await_nothing(folder, _STOP_PATIENCE + 2 * (grace or 0.0))
+        return note
+    if is_over(folder):
+        return _could_not_end(folder.path.name, settle(folder))
+    return _order(folder, signal, grace)
+
+
+def _order(folder: RunDir, signal: StopSignal, grace: float | None) -> str | None:
     reason = stopped_by(signal)
     try:
         request = msgspec.json.encode({**_request(folder, signal, grace), "reason": reason})
@@ -47,7 +58,7 @@ def stop(folder: RunDir, signal: StopSignal, grace: float | None = None) -> str 
         if lock is not None:
             left = processes.end_processes(folder)
             store.write_final(folder, ends.stopped(reason, at=rundir.now()))
-    return _could_not_end(name, left)
+    return _could_not_end(folder.path.name, left)
 
 
 def _request(folder: RunDir, signal: StopSignal, grace: float | None) -> dict[str, Any]:
@@ -73,6 +84,14 @@ def settle_for_removal(folder: RunDir, *, force: bool = False) -> None:
         left = processes.end_processes(folder)
     if trouble := _could_not_end(name, left if damaged else settle(folder)):
         raise StateTrouble(trouble, hint=f"end them, and then `echelon rm {name}` again")
+
+
+def _await_nothing(folder: RunDir, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while processes.marked_processes(folder.path) or is_alive(folder):
+        if time.monotonic() > deadline:
+            _check_nothing_lives(folder)
+        time.sleep(_LOOK)
 
 
 def _check_nothing_lives(folder: RunDir) -> None:
