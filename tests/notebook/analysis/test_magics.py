@@ -10,6 +10,9 @@ from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.analysis.magics import plain_code
 
 
+TIMED = "_echelon_timed()"
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
@@ -24,7 +27,13 @@ from echelon.notebook.analysis.magics import plain_code
         ("%time z = f(1)", "z = f(1)"),
         ("%time !ls", "_echelon_shell('ls')"),
         ("x = %time f(1)", "x = f(1)"),
-        ("%timeit -n 10 -r3 f(1)", "f(1)"),
+        ("%timeit -n 10 -r3 f(1)", "(f(1), None)[1]"),
+        ("x = 1\n%timeit x = f(2); g(x)", "x = 1\n(f(2), None)[1]; (g(x), None)[1]"),
+        ("%timeit a[0] = 1", "a[0] = 1"),
+        (
+            '%%timeit -n1 y = 2\nx = """a\nb"""\n!ls',
+            f'def {TIMED}:\n y = 2\n x = """a\nb"""\n _echelon_shell(\'ls\')\n return\n{TIMED}',
+        ),
         ("%env A=b c", "_echelon_env('A', 'b c')"),
         ("%env A={b}", "_echelon_env('A', '{b}', {'b': b})"),
         ("a = %env A", "a = _echelon_env('A')"),

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import io
 import re
 import shlex
+import tokenize
 import warnings
 
 from echelon.notebook.analysis.cells import InvalidNotebook, Place
@@ -25,6 +27,7 @@ _SHOWN_ONLY = frozenset(("html", "HTML", "javascript", "js", "latex", "markdown"
 _SHELLS = {"bash": "bash", "sh": "sh", "script": ""}
 _TIMED = ("time", "timeit", "prun", "memit")
 _TIMING = re.compile(r"(?:-[nrpsltTD]\s*[\w.]+|-[ocqtv]+)(?:\s+|$)")  # their own flags
+_TEXTS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 _IPYTHON = "get_ipython"
 _LINE = re.compile(r"(?P<indent>\s*)(?:(?P<target>[\w., ]+?)\s*=\s*)?(?P<sign>[%!])(?P<rest>.*)", re.DOTALL)
 _HELP = re.compile(r"\s*(\?{1,2}[\w.]+|[\w.*]+\?{1,2})\s*$")
@@ -102,7 +105,8 @@ def _line_magic(found: re.Match[str], where: str | Place) -> str:
         case "sx" | "system":
             return f"{given}{OWN}lines({_shell(words)})"
         case _ if name in _TIMED and (not target or name == "time"):
-            return _timed(given, words if name == "time" else _without_flags(words), where)
+            code = _timed(given, words if name == "time" else _without_flags(words), where)
+            return _in_a_line(code) if name == "timeit" else code
         case "cd":
             return f"{OWN}cd({_shell(words)})"
         case "env" | "set_env" if "=" in words or " " in words:
@@ -125,6 +129,34 @@ def _timed(given: str, words: str, where: str | Place) -> str:
     raise InvalidNotebook(where, f"this is no Python: {words[:60]!r}", hint="write it on a line of its own")
 
 
+def _in_a_line(code: str) -> str:
+    """What `%timeit` measures: it shows no value, and the names that it sets are its own."""
+    if _problem(code) is not None:
+        return code
+    found = []
+    for each in ast.parse(code).body:
+        targets = each.targets if isinstance(each, ast.Assign) else []
+        if isinstance(each, ast.Expr) or (targets and all(isinstance(one, ast.Name) for one in targets)):
+            found.append(f"({ast.unparse(each.value)}, None)[1]")  # type: ignore[attr-defined]
+        else:
+            found.append(ast.unparse(each))
+    return code if any("\n" in each for each in found) else "; ".join(found)
+
+
+def _in_a_function(setup: str, body: str) -> str:
+    """What `%%timeit` measures, in the place of its cell: the names that it sets are its own."""
+    inside: set[int] = set()  # lines that go on with a text in quotes
+    for token in tokenize.generate_tokens(io.StringIO(body).readline):
+        if token.type in _TEXTS:
+            inside.update(range(token.start[0] + 1, token.end[0] + 1))
+    lines = [
+        line if number in inside or not line.strip() else f" {line}"
+        for number, line in enumerate(body.rstrip().split("\n"), 1)
+    ]
+    first = [f" {setup}"] if setup else []
+    return "\n".join([f"def {OWN}timed():", *first, *lines, " return", f"{OWN}timed()"])
+
+
 def _without_flags(words: str) -> str:
     while (found := _TIMING.match(words)) is not None:
         words = words[found.end() :]
@@ -144,6 +176,8 @@ def _cell_magic(text: str, where: str | Place) -> str:
         return above + _script(f"{_SHELLS[name]} {words}".strip(), body, _on_line(where, first + 1))
     if name in _SHOWN_ONLY:
         return f"{above}pass"
+    if name == "timeit" and body.strip():
+        return f"{above}{_in_a_function(_without_flags(words), plain_code(body, where))}"
     if name in _TIMED or (name == "capture" and _only_flags(words)):
         return f"{above}pass\n{plain_code(body, where)}"
     raise InvalidNotebook(
