@@ -9,7 +9,6 @@ import pytest
 from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.analysis.magics import plain_code
 
-
 TIMED = "_echelon_timed()"
 
 

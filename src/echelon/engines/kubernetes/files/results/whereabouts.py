@@ -50,8 +50,8 @@ def note_on_checkpoints(job: Job) -> str | None:
         return f"{{output}}/{path} is on the volume of --output: its checkpoints need nothing more"
     if not job.restarts:
         return (
-            f"--checkpoints {path} brings back what a lost pod has written when another takes its place, which "
-            "needs --restarts N"
+            f"--checkpoints {path} brings back what a lost pod has written when another takes its place, "
+            "which needs --restarts N"
         )
     return None
 
