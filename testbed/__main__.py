@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from echelon.errors import EchelonError
-from testbed import chromium, cluster, controllers, debian, images, programs, pypi, registry, versions
+from testbed import chromium, cluster, controllers, debian, images, programs, registry, versions
 from testbed.paths import KUBECONFIG
 
 
@@ -58,7 +58,7 @@ def _build(*, only_core: bool) -> str:
     built = [programs.folder(name) for name in core]
     built += [images.build(name) for name in cluster.BASIC_IMAGES]
     if not only_core:
-        others = (*images.RECIPES, *pypi.FRAMEWORKS)
+        others = (*images.RECIPES, *images.BELOW)
         built += [images.build(name) for name in others if name not in cluster.BASIC_IMAGES]
         built += [programs.folder(name) for name in versions.needed() if name not in core]
     return "\n".join(map(str, built))

@@ -278,3 +278,28 @@ def test_lines_of_pods_that_the_watch_has_not_shown_are_read_before_the_run_coun
     monkeypatch.setattr("echelon.engines.kubernetes.follow.pod_lines.read_pod", read_pod)
     nothing: Any = None
     assert [line.text for line in follow.follow_logs(nothing, RECORD.ref, nothing)] == ["hello"]
+
+
+def test_lines_of_a_worker_that_the_cluster_learns_of_late_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader has told that it started, and how the run ended; its node says so a moment later."""
+    leader = pod(0, state=RUNNING, uid="pod-0")
+    moments = iter([[leader, pod(1, state=WAITING, uid="pod-1")]] * 3)
+    late = [leader, pod(1, state=RUNNING, uid="pod-1")]
+    view = View(stored=stored(), jobs=[job(workers=2)], pods=[])
+    shown: Any = SimpleNamespace(is_ready=lambda _: True, of=lambda _: [], watch=lambda _: None)
+
+    def read_pod(_: object, found: Object, **__: object) -> Iterator[list[Line]]:
+        worker = int(found["metadata"]["uid"][-1])
+        told = [{"kind": "worker-started", "at": 1.0, "worker": 1}, VERDICT, LAST] if worker == 0 else []
+        lines = [EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()) for each in told]
+        yield [LogLine(text=f"hello from {worker}", at=1.0, worker=worker, rank=worker), *lines]
+
+    monkeypatch.setattr(follow, "_mirror", lambda *_: nullcontext(shown))
+    monkeypatch.setattr(follow, "_uid_of_record", lambda *_: "the-record")
+    monkeypatch.setattr(follow, "_view", lambda *_: replace(view, pods=next(moments, late)))
+    monkeypatch.setattr("echelon.engines.kubernetes.follow.pod_lines.read_pod", read_pod)
+    nothing: Any = None
+    lines = [line.text for line in follow.follow_logs(nothing, RECORD.ref, nothing)]
+    assert sorted(lines) == ["hello from 0", "hello from 1"]

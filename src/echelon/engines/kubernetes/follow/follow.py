@@ -20,6 +20,7 @@ from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended, find_untended
 from echelon.engines.kubernetes.diagnose.trouble import told
+from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.evidence import ask_keeper, confirm, evidence, glance, leads, may_tell
 from echelon.engines.kubernetes.follow.keeper import KeeperView, find_keeper, keeping
@@ -251,6 +252,7 @@ def follow_logs(
         if left.is_set():
             return
         uid, between = _uid_of_record(api, ref, mirror), BetweenRead(api)
+        started: set[int] = set()  # workers, as the leader has told
         while (view := _view(ref, mirror, uid, between)) is not None and not left.is_set():
             silent = True
             for _pod, line in lines.take(_TICK, view.pods):
@@ -259,15 +261,25 @@ def follow_logs(
                     yield line
                 elif b'"verdict"' in line.payload:
                     collections.deque(leader.read(line, view.pods), maxlen=0)
+                elif b'"worker-started"' in line.payload:
+                    started |= _named_in(line)
             if not silent:
                 continue
-            # A worker that is cut off may never send its last line: the wait for it is limited.
-            if lines.reading and time.monotonic() - quiet_since < LAST_LINES:
+            # A worker that is cut off may never send its last line, and of one that has started the cluster
+            # may learn late: the wait for them is limited.
+            comes = lines.reading or (leader.told.verdict and lines.misses(started, view.pods))
+            if comes and time.monotonic() - quiet_since < LAST_LINES:
                 continue
             if waits_again(evidence(view, leader.told)):
                 leader = history.LeaderEvents(leader.known)  # workers begin anew
             elif leader.told.verdict or _is_abandoned(view) or _is_all_read(api, ref, view, lines):
                 return
+
+
+def _named_in(line: EventLine) -> set[int]:
+    """The worker that an event is about."""
+    worker = json_object(line.payload.decode(errors="replace")).get("worker")
+    return {worker} if type(worker) is int else set()
 
 
 def _is_all_read(api: Api, ref: RunRef, view: View, lines: PodLines) -> bool:

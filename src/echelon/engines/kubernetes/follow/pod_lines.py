@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ from echelon.engines.kubernetes.follow.line_queue import SpillingQueue
 from echelon.engines.kubernetes.follow.logs import is_last_line, read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
+from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
 from echelon.model.output.log import Line
@@ -95,6 +96,14 @@ class PodLines:
         before = len(self._known)
         self._look(pods)
         return len(self._known) > before
+
+    def misses(self, numbers: Collection[int], pods: Sequence[Object]) -> bool:
+        """Whether one of these workers has pods, and none of them was begun to be read."""
+        found = workers.pods_by_worker(pods)
+        return any(
+            number in found and not any(pod["metadata"]["uid"] in self._known for pod in found[number])
+            for number in numbers
+        )
 
     def _look(self, pods: Sequence[Object]) -> None:
         for pod in pods:
