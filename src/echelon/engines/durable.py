@@ -52,7 +52,8 @@ def write_file(path: Path, content: bytes, *, sync: bool = True) -> None:
 
 def append_line(path: Path, line: bytes) -> None:
     """Append a line in one write, so that those of several writers do not mix. It is not forced to disk. What
-    a full disk or a power cut has left of a line before ends there.
+    a full disk or a power cut has left of a line before ends there; so may, for a reader, what another writer
+    is just writing: an empty line can stand between two.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
     try:

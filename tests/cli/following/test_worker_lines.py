@@ -57,7 +57,7 @@ HALF = """
 def test_lines_below_the_logs_that_garble_none(terminal: Open, write: Write) -> None:
     write("train.py", TRAIN)
     screen = terminal("run", "-n", "2", "--name", "fm", "train.py", environment=PLAIN)
-    live = r"running  100/200  50%  .*loss 0.01  CPU \d+%  [\d.]+ \S+$"
+    live = r"running  100/200  50%  .*loss 0.01  CPU \d+%  [\d.]+ \S+(  GPU .*)?$"
     logs = [r"^\[[01]\] (step \d+/200 loss=\d\.\d\d|a warning)$"] * 22
     screen.expect_lines(*logs, rf"^\[0\] {live}", rf"^\[1\] {live}")
     Path("go").touch()
