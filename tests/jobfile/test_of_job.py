@@ -2,70 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.model.examples import EXAMPLES, OF_A_COMMAND, settings_of
 
-from echelon.jobfile import read_job_file
+from echelon.errors import InvalidJob
+from echelon.jobfile import read_job_file, settings_from
 from echelon.jobfile.of_job import job_file_of
 from echelon.model.job import Job
-from echelon.model.meaning import to_job
-from echelon.model.settings import Settings
+from echelon.model.meaning import JOB_FIELDS, to_job, to_settings
+from echelon.model.settings import NAMES, RoleSettings, Settings, merge
+from echelon.preparation.pods import settle_pods
+
+ALL = [each for examples in EXAMPLES.values() for each in examples]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"script": "train.py", "args": ["--lr", "0.1", "yes", "7"], "workers": 2, "framework": "torch"},
-        {"module": "pkg.train", "gpus": 2, "gpu_type": "H100", "cpus": "0.5:2", "memory": "16Gi", "procs": 1},
-        {"command": ["echo", "a b"], "env": {"A": "1", "B": "x: y"}, "secret": ["TOKEN", "KEY=@key.txt"]},
-        {"script": "t.py", "timeout": "90m", "restarts": 3, "priority": -2, "queue_timeout": "12h"},
-        {
-            "script": "t.py",
-            "image": "my/torch:2",
-            "mount": ["pvc:data:/data:ro", "emptydir::/scratch", "nfs:host:/export:/mnt"],
-            "toleration": ["gpu", "team=a:NoSchedule"],
-            "node_selector": {"zone": "a"},
-            "label": {"team": "a"},
-            "pip": ["numpy"],
-            "shm": "1Gi",
-            "linger": "1m",
-            "checkpoints": "ckpt",
-            "scale_up": True,
-            "resource": {"rdma/ib": 1},
-        },
-        {
-            "script": "t.py",
-            "metric_pattern": [r"loss=(?P<loss>\S+)"],
-            "include": ["data/*"],
-            "snapshot": True,
-        },
-    ],
-)
-def test_it_reads_as_the_same_job(tmp_path: Path, given: dict[str, Any]) -> None:
-    job = to_job(Settings(name="fm", **given), name="fm")
+def test_the_examples_are_of_every_setting() -> None:
+    assert set(EXAMPLES) | OF_A_COMMAND == set(NAMES)
+    assert {each.name for each in fields(RoleSettings)} <= EXAMPLES["roles"][-1]["roles"]["ps"].keys()
+    assert len({each.at for each in JOB_FIELDS}) == len(JOB_FIELDS)
+
+
+@pytest.mark.parametrize("example", [each for examples in EXAMPLES.values() for each in examples], ids=str)
+def test_it_reads_as_the_same_job(tmp_path: Path, example: dict[str, Any]) -> None:
+    job = to_job(settings_of(example), name="fm")
     text = job_file_of(job)
     assert "#" not in text
     path = tmp_path / "job.yaml"
     path.write_text(text)
-    read = to_job(read_job_file(path), name="other")
-    if job.script is not None:  # paths of a job file are seen from its folder
-        assert (read.script or "").endswith(job.script)
-        read = replace(read, script=job.script)
-    secrets = [(each.name, Path(each.file or "").name) for each in read.secrets]
-    assert secrets == [(each.name, Path(each.file or "").name) for each in job.secrets]
-    assert replace(read, secrets=(), results=None) == replace(job, secrets=(), results=None)
+    assert to_job(read_job_file(path), name="another") == job
+    in_a_cluster = settle_pods(job, Settings(), tmp_path)
+    assert (
+        settle_pods(to_job(to_settings(in_a_cluster), name="another"), Settings(), tmp_path) == in_a_cluster
+    )
+
+
+@given(st.lists(st.sampled_from(ALL), max_size=6))
+def test_so_do_settings_together(examples: list[dict[str, Any]]) -> None:
+    settings = Settings(name="fm")
+    for each in examples:
+        settings = merge(settings, settings_from({**each, "name": None, "script": None}, source="a test"))
+    what_runs = {"script": "t.py"} if settings.module is None and settings.command is None else {}
+    try:
+        job = to_job(merge(settings, Settings(**what_runs)), name="fm")
+    except InvalidJob:
+        assume(False)
+        raise
+    assert to_job(to_settings(job), name="another") == job
 
 
 def test_what_it_cannot_say_is_a_comment(tmp_path: Path) -> None:
-    job = to_job(Settings(name="fm", script="t.py", total_gpus="4..8", roles={"ps": 1}), name="fm")
-    text = job_file_of(replace(job, python="/usr/bin/python3", cwd="/home/ann"))
-    assert "# shape:" in text
-    assert "# roles:" in text
-    assert "/home/ann" not in text  # found anew by every run
+    job = to_job(settings_of({"total_gpus": "4..8", "roles": {"ps": 1}}), name="fm")
+    settled = replace(
+        job,
+        python="/usr/bin/python3",
+        cwd="/home/ann",
+        pod=replace(job.pod, patch={"spec": {"hostPID": True}}),
+    )
+    text = job_file_of(settled)
+    assert "# pod:\n#   patch:" in text
+    assert "/home/ann\n" not in text  # found anew by every run
+    assert "python3" not in text
     path = tmp_path / "job.yaml"
     path.write_text(text)
-    assert read_job_file(path).name == "fm"
-    assert job_file_of(Job(name="fm", script="t.py")) == "name: fm\nscript: t.py\nframework: auto\n"
+    assert to_job(read_job_file(path), name="another") == job
+    assert job_file_of(Job(name="fm", script="t.py")) == "name: fm\nscript: t.py\n"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.model.examples import EXAMPLES, settings_of
 
 from echelon.errors import InvalidJob
 from echelon.model.job import Job, Role, Secret
-from echelon.model.meaning import to_job
+from echelon.model.meaning import JOB_FIELDS, lines_of, to_job
 from echelon.model.pods.pod import Keeper, PodOptions
 from echelon.model.resources import Amount, Resources
 from echelon.model.settings import RoleSettings, Settings
@@ -151,3 +154,39 @@ def test_a_secret_in_the_open_is_refused_and_not_repeated() -> None:
 def test_a_keepers_time_and_size_are_checked(name: str, value: object) -> None:
     with pytest.raises(InvalidJob, match=name):
         to_job(Settings(script="a", **{name: value}), name="x")  # type: ignore[arg-type]
+
+
+SHOWN_ELSEWHERE = {
+    "script", "module", "command", "args",  # the command
+    "workers", "procs", "gpus", "cpus", "memory", "resource", "image",  # the groups of workers
+    "framework", "env", "results", "output", "checkpoints", "code", "code_volume", "snapshot",
+    "no_wait", "template",
+}  # fmt: skip
+
+
+def test_a_dry_run_has_a_line_of_everything_that_is_set() -> None:
+    assert list(lines_of(to_job(Settings(script="a.py"), name="x"), in_pods=True)) == []
+    for each in JOB_FIELDS:
+        if each.setting == "python":
+            continue
+        job = to_job(settings_of(EXAMPLES[each.setting][0]), name="x")
+        titles = [title for title, text in lines_of(job, in_pods=True) if text]
+        assert (each.title in titles) == (each.setting not in SHOWN_ELSEWHERE), each.setting
+        here = [title for title, _ in lines_of(job, in_pods=False)]
+        assert (each.title in here) == (each.setting not in SHOWN_ELSEWHERE and not each.in_pods)
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ({"restarts": 3}, ("restarts", "up to 3")),
+        ({"timeout": "5m"}, ("time limit", "300 s")),
+        ({"shm": "1Gi"}, ("shm", "1 GiB")),
+        ({"secret": ["TOKEN", "KEY=@key.txt"]}, ("secrets", "TOKEN, KEY")),
+        ({"mount": ["pvc:a:/a:ro", "emptydir::/b"]}, ("volume", "pvc:a at /a, read only; emptydir: at /b")),
+        ({"node_selector": {"a": 1, "b": "c"}}, ("node labels", "a=1, b=c")),
+        ({"scale_up": True}, ("scale up", "yes")),
+    ],
+)
+def test_a_line_is_for_a_person(said: dict[str, Any], line: tuple[str, str]) -> None:
+    assert list(lines_of(to_job(settings_of(said), name="x"), in_pods=True)) == [line]

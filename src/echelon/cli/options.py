@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from echelon.errors import InvalidJob
-from echelon.model.settings import Settings
+from echelon.model.settings import OF_STEPS, Settings
 from echelon.values import types_of
 
 if TYPE_CHECKING:
@@ -89,31 +89,6 @@ def target_options_with(*formats: str) -> Callable[[F], F]:
         return function
 
     return add
-
-
-OF_STEPS = (
-    "image",
-    "pull",
-    "pull_secret",
-    "mount",
-    "env",
-    "secret",
-    "include",
-    "pip",
-    "requirements",
-    "shm",
-    "node_selector",
-    "toleration",
-    "service_account",
-    "priority_class",
-    "queue",
-    "scale_up",
-    "ttl",
-    "label",
-    "annotation",
-    "pod_patch",
-)
-"""Settings that all steps of a notebook in a cluster can have."""
 
 
 def step_options() -> list[click.Parameter]:

@@ -17,7 +17,7 @@ from echelon.errors import InvalidJob
 from echelon.home_folder import expanded
 from echelon.kubeflow.manifest import Manifest
 from echelon.kubeflow.volumes import Volume
-from echelon.model.meaning import split_command
+from echelon.model.forms import split_command
 from echelon.model.pods.template import CONTAINER
 from echelon.model.settings import RoleSettings, Settings
 from echelon.values import frozen

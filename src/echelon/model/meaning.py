@@ -1,17 +1,56 @@
-"""What the settings of a run mean: the Job that they are made into, checked."""
+"""What the settings of a run mean: the Job that they are made into, checked, and back.
+
+A setting that is one field of the Job is read and written by its declaration (`settings.py`). What several
+settings decide together stands here, each way: the shape, the roles, who keeps the results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
 
 from echelon.errors import InvalidJob
-from echelon.model.job import GRACE, QUEUE_TIMEOUT, Job, Role, Secret, validate
-from echelon.model.open_shape import parse_open_shape
+from echelon.model.forms import Form
+from echelon.model.job import Job, Role, validate
+from echelon.model.open_shape import OpenShape, parse_open_shape
 from echelon.model.pods import pod
 from echelon.model.pods.way_home import choose_keeper
-from echelon.model.resources import Resources, parse_cpus, parse_duration, parse_memory, parse_size
-from echelon.model.settings import RoleSettings, Settings, Text, written_out
-from echelon.model.tracking import Tracking, parse_tracker
+from echelon.model.resources import Resources, parse_duration_or_zero, parse_size, write_duration
+from echelon.model.settings import NAMES, RoleSettings, Settings, written_out
+from echelon.values import frozen
+
+_ON_CPUS = ("ps", "launcher")  # roles that compute on the CPU, unless set otherwise
+_FOUND_ANEW = ("python",)  # what every run finds by itself, and of which a Job does not show that it was set
+
+
+@frozen
+class JobField:
+    """A setting that is one field of the Job, `at` a path such as `pod.shm`."""
+
+    setting: str
+    at: str
+    form: Form
+    title: str  # of its line in a dry run; "" if it has none
+    in_pods: bool  # in a cluster only
+
+
+def _declared() -> Iterator[JobField]:
+    for each in fields(Settings):
+        about = each.metadata
+        if about["form"] is not None:
+            line = about["line"]
+            yield JobField(
+                setting=each.name,
+                at=about["of"] or f"{'pod.' if about['in_pods'] else ''}{each.name}",
+                form=about["form"],
+                title=line if isinstance(line, str) else each.name.replace("_", " ") if line else "",
+                in_pods=about["in_pods"],
+            )
+
+
+JOB_FIELDS = tuple(_declared())
+_OF_ROLES = tuple(each.name for each in fields(RoleSettings))
 
 
 def to_job(settings: Settings, *, name: str) -> Job:
@@ -19,170 +58,143 @@ def to_job(settings: Settings, *, name: str) -> Job:
     if settings.sweep is not None:
         hint = "`echelon sweep -f FILE` runs its trials"
         raise InvalidJob("sweep", "…", "is of many runs, and this is one", hint=hint)
-    resources = Resources(
-        gpus=_number("gpus", settings.gpus, 0),
-        gpu_type=settings.gpu_type,
-        cpus=None if settings.cpus is None else parse_cpus("cpus", settings.cpus),
-        memory=None if settings.memory is None else parse_memory("memory", settings.memory),
-        other={key: _number(f"resource {key}", count, 0) for key, count in (settings.resource or {}).items()},
+    given = _read(settings)
+    resources = Resources(**given["resources"])
+    roles = tuple(_role(key, written_out(value), resources) for key, value in (settings.roles or {}).items())
+    shape = parse_open_shape(
+        settings.total_gpus,
+        shares=settings.shares,
+        gpus=settings.gpus,
+        workers=settings.workers,
+        per_worker={"cpus": settings.cpus, "memory": settings.memory},
+        per_gpu={"cpus": settings.cpus_per_gpu, "memory": settings.memory_per_gpu},
+        rank_per_gpu=settings.procs is None,
     )
-    roles = tuple(_role(key, value, resources) for key, value in (settings.roles or {}).items())
-    job = Job(
-        name=settings.name if settings.name is not None else name,
-        script=settings.script,
-        module=settings.module,
-        command=split_command(settings.command),
-        args=tuple(str(word) for word in settings.args or ()),
-        workers=_number("workers", settings.workers, 1),
-        procs=_number("procs", settings.procs, max(1, resources.gpus)),
-        resources=resources,
-        shape=parse_open_shape(
-            settings.total_gpus,
-            shares=settings.shares,
-            gpus=settings.gpus,
-            workers=settings.workers,
-            per_worker={"cpus": settings.cpus, "memory": settings.memory},
-            per_gpu={"cpus": settings.cpus_per_gpu, "memory": settings.memory_per_gpu},
-            rank_per_gpu=settings.procs is None,
+    detached = bool(settings.detach)
+    options = pod.PodOptions(
+        **{"ttl": _usual_ttl(detached=detached, secrets=bool(settings.secret)), **given["pod"]},
+        keeper=choose_keeper(
+            pod.KEEP if settings.keep is None else parse_duration_or_zero("keep", settings.keep),
+            pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
+            devices=_has_devices(shape, resources, roles),
+            detached=detached,
+            output=given["pod"].get("output"),
+            checkpoints=given["pod"].get("checkpoints"),
         ),
+    )
+    pod.parse_job_kind(options.job_kind, queue=options.queue)
+    job = Job(
+        **{"procs": max(1, resources.gpus), **given[""]},
+        name=settings.name if settings.name is not None else name,
+        resources=resources,
+        shape=shape,
         roles=roles,
-        framework=settings.framework or "auto",
-        env={key: str(value) for key, value in (settings.env or {}).items()},
-        secrets=tuple(_secret(text) for text in settings.secret or ()),
-        python=settings.python,
-        restarts=_number("restarts", settings.restarts, 0),
-        timeout=None if settings.timeout is None else parse_duration("timeout", settings.timeout),
-        grace=GRACE if settings.grace is None else parse_duration("grace", settings.grace),
-        stall=None if settings.stall is None else parse_duration("stall", settings.stall),
-        priority=_number("priority", settings.priority, 0),
-        queue_timeout=QUEUE_TIMEOUT
-        if settings.queue_timeout is None
-        else parse_duration("queue_timeout", settings.queue_timeout),
-        results=settings.results,
-        resume=bool(settings.resume),
-        snapshot=bool(settings.snapshot),
-        include=tuple(settings.include or ()),
-        metric_patterns=tuple(settings.metric_pattern or ()),
-        tracking=_tracking(settings.track),
-        pod=_pod(settings, [resources, *(role.resources for role in roles)]),
+        pod=options,
     )
     validate(job)
     return job
 
 
-def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
-    named = pod.parse_object_name
-    output = None if settings.output is None else pod.parse_output(settings.output)
-    checkpoints = None if settings.checkpoints is None else pod.parse_checkpoints(settings.checkpoints)
-    keeper = choose_keeper(
-        pod.KEEP if settings.keep is None else pod.parse_keep(settings.keep),
-        pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
-        devices=settings.total_gpus is not None or any(need.gpus or need.other for need in needs),
-        detached=bool(settings.detach),
-        output=output,
-        checkpoints=checkpoints,
-    )
-    return pod.PodOptions(
-        image=None if settings.image is None else pod.parse_image(settings.image),
-        pull=settings.pull or "missing",
-        pull_secrets=tuple(named("pull_secret", text) for text in settings.pull_secret or ()),
-        mounts=tuple(pod.parse_mount(text) for text in settings.mount or ()),
-        node_selector=pod.parse_node_selector(settings.node_selector or {}),
-        tolerations=tuple(pod.parse_toleration(text) for text in settings.toleration or ()),
-        service_account=settings.service_account and named("service_account", settings.service_account),
-        priority_class=settings.priority_class and named("priority_class", settings.priority_class),
-        shm=None if settings.shm is None else parse_size("shm", settings.shm),
-        code=None if settings.code in (None, pod.IMAGE) else pod.parse_volume_path("code", settings.code),
-        code_volume=(
-            None
-            if settings.code_volume is None
-            else pod.parse_volume_path("code_volume", settings.code_volume)
-        ),
-        pip=tuple(pod.parse_package(text) for text in settings.pip or ()),
-        requirements=settings.requirements,
-        output=output,
-        linger=pod.LINGER if settings.linger is None else pod.parse_linger(settings.linger),
-        keeper=keeper,
-        checkpoints=checkpoints,
-        queue=settings.queue and named("queue", settings.queue),
-        job_kind=pod.parse_job_kind(settings.job_kind or pod.JOB, queue=settings.queue),
-        scale_up=bool(settings.scale_up),
-        ttl=_ttl(settings),
-        collect=tuple(settings.collect or ()),
-        template=dict(settings.template or {}),
-        labels=pod.parse_labels(settings.label or {}),
-        annotations=pod.parse_annotations(settings.annotation or {}),
-    )
+def to_settings(job: Job) -> Settings:
+    """The settings that mean this Job; what is as it would be without them is not given."""
+    found = {"name": job.name, **_write(job, Job(name=job.name))}
+    for name in _FOUND_ANEW:
+        found.pop(name, None)
+    one_per_gpu = job.procs == max(1, job.resources.gpus) if job.shape is None else job.shape.rank_per_gpu
+    found["procs"] = None if one_per_gpu else job.procs
+    if job.shape is not None:
+        if job.shape.gpus is None:  # what one worker has is decided later
+            found = {name: value for name, value in found.items() if name not in ("cpus", "memory")}
+        found |= _write_shape(job.shape)
+    if job.roles:
+        found["roles"] = {role.name: _write_role(role, job.resources) for role in job.roles}
+    found |= _write_keeper(job)
+    usual_ttl = _usual_ttl(detached=found.get("detach", False), secrets=bool(job.secrets))
+    found["ttl"] = None if job.pod.ttl == usual_ttl else write_duration(job.pod.ttl)
+    return Settings(**found)
 
 
-def _tracking(text: str | None) -> Tracking | None:
-    tracker = None if text is None else parse_tracker(text)
-    return None if tracker is None else Tracking(to=tracker)
+def lines_of(job: Job, *, in_pods: bool) -> Iterator[tuple[str, str]]:
+    """What is set of a job, for its dry run: titles and values; `in_pods` for a cluster."""
+    usual = Job(name=job.name)
+    for each in JOB_FIELDS:
+        get = attrgetter(each.at)
+        if each.title and (in_pods or not each.in_pods) and get(job) != get(usual):
+            yield each.title, each.form.show(get(job))
 
 
-def _ttl(settings: Settings) -> float:
-    if settings.ttl is not None:
-        return pod.parse_ttl(settings.ttl)
-    return pod.SECRETS_TTL if settings.detach and settings.secret else pod.TTL
+def _read(given: Settings | RoleSettings, where: str = "") -> dict[str, dict[str, Any]]:
+    """The Job's fields that are given: those of its own, of its resources, of its pods."""
+    found: dict[str, dict[str, Any]] = {"": {}, "resources": {}, "pod": {}}
+    for each in JOB_FIELDS:
+        value = getattr(given, each.setting, None)
+        if value is not None:
+            part, _, name = each.at.rpartition(".")
+            found[part][name] = each.form.read(f"{where}{each.setting}", value)
+    return found
 
 
-def _number(field_name: str, value: int | None, default: int) -> int:
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJob(
-            field_name, value, "is not a whole number", hint=f"for example {field_name}: {default or 1}"
-        )
-    return value
+def _write(value: Job | Role, usual: Job | Role, only: Collection[str] = NAMES) -> dict[str, Any]:
+    """The settings of the fields that are not as usual. A role has fields of a pod as its own."""
+    found = {}
+    for each in JOB_FIELDS:
+        if each.setting in only:
+            get = attrgetter(each.at.removeprefix("pod.") if isinstance(value, Role) else each.at)
+            if get(value) != get(usual):
+                found[each.setting] = each.form.write(get(value))
+    return found
 
 
-def split_command(command: Sequence[Text] | str | None) -> tuple[str, ...]:
-    """The arguments of a command that was given as a list, or as one line."""
-    if isinstance(command, str):
-        import shlex
-
-        try:
-            return tuple(shlex.split(command))
-        except ValueError as error:
-            raise InvalidJob(
-                "command", command, f"cannot be split: {error}", hint="give a list of words"
-            ) from None
-    return tuple(str(word) for word in command or ())
-
-
-def _role(name: str, value: int | RoleSettings, default: Resources) -> Role:
+def _role(name: str, written: RoleSettings, default: Resources) -> Role:
     """Parameter servers and the launcher compute on the CPU unless set otherwise; other roles need what a
     worker needs.
     """
-    written, where = written_out(value), f"role {name}"
-    gpus = _number(f"{where}: gpus", written.gpus, 0 if name in ("ps", "launcher") else default.gpus)
-    resources = Resources(
-        gpus=gpus,
-        gpu_type=default.gpu_type if gpus else None,
-        cpus=default.cpus if written.cpus is None else parse_cpus(f"{where}: cpus", written.cpus),
-        memory=default.memory if written.memory is None else parse_memory(f"{where}: memory", written.memory),
-        other=default.other if gpus else {},
-    )
+    given = _read(written, f"role {name}: ")
+    gpus = given["resources"].get("gpus", 0 if name in _ON_CPUS else default.gpus)
+    usual = {"gpus": gpus, "cpus": default.cpus, "memory": default.memory}
+    of_gpus = {"gpu_type": default.gpu_type, "other": default.other} if gpus else {}
     return Role(
+        **{"workers": 1, **given[""]},
         name=name,
-        workers=_number(where, written.workers, 1),
-        procs=_number(f"{where}: procs", written.procs, 1),
-        resources=resources,
-        command=split_command(written.command),
-        args=None if written.args is None else tuple(map(str, written.args)),
-        env={key: str(each) for key, each in (written.env or {}).items()},
-        image=None if written.image is None else pod.parse_image(written.image),
-        template=dict(written.template or {}),
+        resources=Resources(**{**usual, **of_gpus, **given["resources"]}),
+        **given["pod"],
     )
 
 
-def _secret(text: str) -> Secret:
-    name, separator, value = text.partition("=")
-    if separator and not value.startswith("@"):
-        raise InvalidJob(
-            "secret",
-            f"{name}=…",
-            "has its value in the open",
-            hint=f"export {name} and say --secret {name}, or {name}=@FILE",
-        )
-    return Secret(name=name, file=value[1:] if separator else None)
+def _write_role(role: Role, default: Resources) -> int | RoleSettings:
+    written = _write(role, _role(role.name, RoleSettings(), default), _OF_ROLES)
+    return role.workers if written.keys() <= {"workers"} else RoleSettings(**written)
+
+
+def _write_shape(shape: OpenShape) -> dict[str, Any]:
+    cpus, memory = shape.cpus_per_gpu, shape.memory_per_gpu
+    return {
+        "total_gpus": shape.least if shape.least == shape.most else f"{shape.least}..{shape.most}",
+        "shares": None if shape.shares == "equal" else shape.shares,
+        "workers": shape.workers,
+        "cpus_per_gpu": None if cpus is None else f"{cpus:.15g}",
+        "memory_per_gpu": None if memory is None else f"{memory:.15g}",
+    }
+
+
+def _write_keeper(job: Job) -> dict[str, Any]:
+    """What a keeper, or that there is none, shows of `keep`, and of `detach` if nothing else brought one."""
+    keeper = job.pod.keeper
+    usual = _has_devices(job.shape, job.resources, job.roles) or job.pod.checkpoints is not None
+    if keeper is None:
+        return {"keep": "0s"} if usual and job.pod.output is None else {}
+    return {
+        "detach": None if usual else True,
+        "keep": None if keeper.keep == pod.KEEP else write_duration(keeper.keep),
+        "keep_size": None if keeper.size == pod.KEEP_SIZE else str(keeper.size),
+    }
+
+
+def _has_devices(shape: OpenShape | None, resources: Resources, roles: Collection[Role]) -> bool:
+    """Whether workers have what other runs wait for."""
+    needs = (resources, *(role.resources for role in roles))
+    return shape is not None or any(need.gpus or need.other for need in needs)
+
+
+def _usual_ttl(*, detached: bool, secrets: bool) -> float:
+    return pod.SECRETS_TTL if detached and secrets else pod.TTL

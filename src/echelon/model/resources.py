@@ -78,6 +78,22 @@ def parse_duration(field_name: str, text: object) -> float:
     return seconds
 
 
+def parse_duration_or_zero(field_name: str, text: object) -> float:
+    """Read a time that may be none at all: 0."""
+    return 0.0 if str(text).strip() in ("0", "0s", "0.0") else parse_duration(field_name, text)
+
+
+def write_duration(seconds: float) -> str:
+    """Write a time as `parse_duration` reads it."""
+    return f"{seconds:.15g}s"
+
+
+def write_amount(amount: Amount) -> str:
+    """Write a request and its limit as they are read."""
+    ends = [each for each in (amount.request, amount.limit) if each is not None]
+    return ":".join(f"{each:.15g}" for each in ends)
+
+
 def format_memory(amount: float) -> str:
     """Format bytes for messages: 1.5 GiB."""
     for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):

@@ -2,9 +2,9 @@
 
 Each field is a flag of `run` (dashes for underscores), a key of the job file and of `[tool.echelon]`, and a
 keyword of `echelon.run`. It is declared here once: its type sets how its value is written (a sequence comes
-several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has the rest (`_setting`), and
-`to_job` (`meaning.py`) gives it its meaning. None means: not given, so that a weaker source, or the
-default, applies.
+several times, a mapping as KEY=VALUE, a literal is a choice), its metadata has the rest (`_setting`): also
+which field of the Job it is, and in which form (`forms.py`). `meaning.py` goes both ways by that. None means:
+not given, so that a weaker source, or the default, applies.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Literal
 
+from echelon.model import forms
+from echelon.model.forms import Form
 from echelon.model.open_shape import Shares
 from echelon.model.tracking import OFF, TRACKERS
 from echelon.values import frozen
 
 Text = str | int | float
+SERVER_CPUS, SERVER_MEMORY = "250m", "512Mi"  # requested of a Jupyter server where nothing else is said
 ON_KUBERNETES = "On Kubernetes"
 """The section of `--help` for what only pods have; on this machine it has no effect."""
 
 
 @frozen
 class RoleSettings:
-    """A role written out, where its workers are not like the rest; a field means what it means for a run."""
+    """A role written out, where its workers are not like the rest; a field means what the setting of the same
+    name means for a run.
+    """
 
     workers: int | None = None
     procs: int | None = None
@@ -40,6 +45,7 @@ class RoleSettings:
 
 def _setting(
     text: str,
+    form: Form | None = None,
     *,
     metavar: str | None = None,
     short: str | None = None,
@@ -50,14 +56,26 @@ def _setting(
     one_run: bool = False,
     hint: str | None = None,
     words: Sequence[str] = (),
+    of: str | None = None,
+    line: str | bool = True,
+    steps: bool = False,
+    server: str | bool = False,
+    in_pods: bool = False,
 ) -> Any:
-    """Declare a setting: what `--help` and the schema contain of it.
+    """Declare a setting: what `--help` and the schema contain of it, and what it is in a Job.
 
     `flag` is its name where that differs from the field's, or False for what is no flag; `everywhere` gives
     it to every command. `path` is what it names on this machine: shells complete it, and in a file it is
     relative to the file's folder (see `jobfile/paths.py`). `one_run` settings cannot be a project's default.
     `hint` is added to the error for a mapping that is not written KEY=VALUE. `words` are values that shells
-    complete, of a text that is checked by `to_job`."""
+    complete, of a text that is checked by `to_job`.
+
+    `form` is how the value is written in a job file, and read from it into the Job's field of that name, or
+    `of` (`resources.gpus`). A setting without one is for the command, or decided together with others
+    (`meaning.py`). `line` is its title in a dry run, where that is not its name, or False if it is shown
+    there in another way. Every setting applies to a run; to a role, if `RoleSettings` has it; with `steps`,
+    to the steps of a notebook; with `server`, to a Jupyter server (a text is its help there); with
+    `in_pods`, in a cluster only."""
     about = {
         "help": text,
         "metavar": metavar,
@@ -69,6 +87,12 @@ def _setting(
         "one_run": one_run,
         "hint": hint,
         "words": words,
+        "of": of,
+        "form": form,
+        "line": line,
+        "steps": steps,
+        "server": server,
+        "in_pods": in_pods,
     }
     return field(default=None, metadata=about)
 
@@ -95,8 +119,8 @@ class SweepSettings:
     early_stop: bool | None = _setting("end trials that are behind the median of the others at the same step")
 
 
-def _of_pods(text: str, **more: Any) -> Any:
-    return _setting(text, section=ON_KUBERNETES, **more)
+def _of_pods(text: str, form: Form | None = None, **more: Any) -> Any:
+    return _setting(text, form, section=ON_KUBERNETES, in_pods=True, **more)
 
 
 @frozen
@@ -106,23 +130,34 @@ class Settings:
     name: str | None = _setting(
         "the run's name; made from the script's when left out", metavar="NAME", one_run=True
     )
-    script: str | None = _setting("the Python script to train", flag=False, path="script", one_run=True)
+    script: str | None = _setting(
+        "the Python script to train", forms.AS_IT_IS, flag=False, path="script", one_run=True, line=False
+    )
     module: str | None = _setting(
-        "a Python module to run, as python -m does", short="-m", metavar="MODULE", one_run=True
+        "a Python module to run, as python -m does",
+        forms.AS_IT_IS,
+        short="-m",
+        metavar="MODULE",
+        one_run=True,
+        line=False,
     )
     command: Sequence[Text] | str | None = _setting(
-        "a command that is not Python", flag=False, path="command", one_run=True
+        "a command that is not Python", forms.COMMAND, flag=False, path="command", one_run=True, line=False
     )
     args: Sequence[Text] | None = _setting(
-        "arguments; {output} and {run} are filled in", flag=False, one_run=True
+        "arguments; {output} and {run} are filled in", forms.TEXTS, flag=False, one_run=True, line=False
     )
     sweep: SweepSettings | None = _setting(
         "with `echelon sweep -f FILE`: the parameters, and how many trials", flag=False, one_run=True
     )
-    workers: int | None = _setting("how many workers (default 1)", short="-n")
-    procs: int | None = _setting("ranks per worker (default: one per GPU, else 1)")
-    gpus: int | None = _setting("GPUs per worker")
-    gpu_type: str | None = _setting("only GPUs of this model, e.g. A100", metavar="MODEL")
+    workers: int | None = _setting("how many workers (default 1)", forms.NUMBER, short="-n", line=False)
+    procs: int | None = _setting("ranks per worker (default: one per GPU, else 1)", forms.NUMBER, line=False)
+    gpus: int | None = _setting(
+        "GPUs per worker", forms.NUMBER, of="resources.gpus", line=False, server="GPUs"
+    )
+    gpu_type: str | None = _setting(
+        "only GPUs of this model, e.g. A100", forms.AS_IT_IS, metavar="MODEL", of="resources.gpu_type"
+    )
     total_gpus: Text | None = _setting(
         "GPUs in all: how many workers share them, and where, is decided for you; or a range, 4..8",
         metavar="N[..M]",
@@ -131,68 +166,122 @@ class Settings:
         "with --total-gpus, the GPUs of each worker: equal (default), any or largest-first"
     )
     cpus: Text | None = _setting(
-        "CPU cores per worker: request, or request:limit (in pods, default 100m)", metavar="N[:N]"
+        "CPU cores per worker: request, or request:limit (in pods, default 100m)",
+        forms.CPUS,
+        metavar="N[:N]",
+        of="resources.cpus",
+        line=False,
+        server=f"CPU cores: request, or request:limit (default {SERVER_CPUS})",
     )
     memory: Text | None = _setting(
         "memory per worker, e.g. 16Gi: request, or request:limit (in pods, default 128Mi)",
+        forms.MEMORY,
         metavar="SIZE[:SIZE]",
+        of="resources.memory",
+        line=False,
+        server=f"memory, e.g. 16Gi: request, or request:limit (default {SERVER_MEMORY})",
     )
     cpus_per_gpu: Text | None = _setting("with --total-gpus: CPU cores for each GPU", metavar="N")
     memory_per_gpu: Text | None = _setting(
         "with --total-gpus: memory for each GPU, e.g. 32Gi", metavar="SIZE"
     )
-    resource: Mapping[str, int] | None = _setting("any other resource per worker: NAME=N (MIG, AMD, RDMA)")
+    resource: Mapping[str, int] | None = _setting(
+        "any other resource per worker: NAME=N (MIG, AMD, RDMA)",
+        forms.COUNTS,
+        of="resources.other",
+        line=False,
+    )
     roles: Mapping[str, int | RoleSettings] | None = _setting(
         "workers with another role: ps=1, chief=1, evaluator=1, launcher=1", flag="role"
     )
     framework: (
         Literal["auto", "torch", "torchrun", "tensorflow", "jax", "xgboost", "horovod", "mpi", "plain"] | None
-    ) = _setting("how ranks find each other (default auto: by the imports); torchrun: the command calls it")
-    env: Mapping[str, Text] | None = _setting("a variable for the ranks: KEY=VALUE")
+    ) = _setting(
+        "how ranks find each other (default auto: by the imports); torchrun: the command calls it",
+        forms.AS_IT_IS,
+        line=False,
+    )
+    env: Mapping[str, Text] | None = _setting(
+        "a variable for the ranks: KEY=VALUE",
+        forms.VARIABLES,
+        line=False,
+        steps=True,
+        server="a variable: KEY=VALUE",
+    )
     secret: Sequence[str] | None = _setting(
-        "a variable kept out of sight: NAME from your environment, or NAME=@FILE", metavar="NAME[=@FILE]"
+        "a variable kept out of sight: NAME from your environment, or NAME=@FILE",
+        forms.SECRETS,
+        metavar="NAME[=@FILE]",
+        of="secrets",
+        line="secrets",
+        steps=True,
     )
     python: str | None = _setting(
-        "the Python that runs the ranks (default: the active environment's)", metavar="FILE", path="program"
+        "the Python that runs the ranks (default: the active environment's)",
+        forms.AS_IT_IS,
+        metavar="FILE",
+        path="program",
+        line=False,
     )
-    restarts: int | None = _setting("start the workers again after a failure, up to N times (default 0)")
-    timeout: Text | None = _setting("end the run after this time, e.g. 90m", metavar="TIME")
+    restarts: int | None = _setting(
+        "start the workers again after a failure, up to N times (default 0)", forms.AT_MOST
+    )
+    timeout: Text | None = _setting(
+        "end the run after this time, e.g. 90m", forms.TIME, metavar="TIME", line="time limit"
+    )
     grace: Text | None = _setting(
         "the time that ranks have to end after SIGTERM, e.g. to save; then they are killed (default 10s)",
+        forms.TIME,
         metavar="TIME",
     )
     stall: Text | None = _setting(
         "if ranks hang for this time, e.g. 10m, say where they are and for whom; end or restart",
+        forms.TIME,
         metavar="TIME",
+        line="stuck after",
     )
     priority: int | None = _setting(
-        "in the queue, before runs of less (default 0); a cluster's namespace says how much is allowed"
+        "in the queue, before runs of less (default 0); a cluster's namespace says how much is allowed",
+        forms.NUMBER,
     )
     queue_timeout: Text | None = _setting(
-        "end a run that waits in the queue for longer, e.g. 12h (default 7d)", metavar="TIME"
+        "end a run that waits in the queue for longer, e.g. 12h (default 7d)",
+        forms.TIME,
+        metavar="TIME",
+        line="queued at most",
     )
-    results: str | None = _setting("where results go (default ./runs/RUN)", metavar="DIR", path="dir")
-    resume: bool | None = _setting("go on in a results folder that exists")
+    results: str | None = _setting(
+        "where results go (default ./runs/RUN)", forms.AS_IT_IS, metavar="DIR", path="dir", line=False
+    )
+    resume: bool | None = _setting("go on in a results folder that exists", forms.SWITCH)
     replace: bool | None = _setting(
         "remove a run of the same --name first, if it has ended; its results are kept as runs/RUN.1, .2, ..."
     )
-    snapshot: bool | None = _setting("run on a copy of the project as it is now")
+    snapshot: bool | None = _setting("run on a copy of the project as it is now", forms.SWITCH, line=False)
     include: Sequence[str] | None = _setting(
-        "ship these files although .gitignore names them", metavar="PATTERN", path="pattern"
+        "ship these files although .gitignore names them",
+        forms.TEXTS,
+        metavar="PATTERN",
+        path="pattern",
+        steps=True,
     )
     metric_pattern: Sequence[str] | None = _setting(
         "how metrics are found in what ranks print: a regular expression with named groups (default: "
         "NAME=VALUE and other usual formats)",
+        forms.TEXTS,
         metavar="REGEX",
+        of="metric_patterns",
     )
     track: str | None = _setting(
         "forward the metrics to an experiment tracker: mlflow, at MLFLOW_TRACKING_URI; tensorboard, as files "
         "among the results; none",
+        forms.TRACKER,
         metavar="TRACKER",
         words=(*TRACKERS, OFF),
+        of="tracking",
     )
     detach: bool | None = _setting("return at once; the run goes on", short="-d")
-    no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs")
+    no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs", forms.SWITCH, line=False)
     force: bool | None = _setting("start the run though it has many more ranks than this machine has cores")
     dry_run: bool | None = _setting("show what would happen, do nothing")
     format: Literal["text", "json", "yaml"] | None = _setting(
@@ -201,30 +290,71 @@ class Settings:
     on: Literal["local", "k8s"] | None = _setting("where: local (default) or k8s", everywhere=True)
     context: str | None = _of_pods("the kubeconfig context, for k8s", metavar="NAME", everywhere=True)
     namespace: str | None = _of_pods("the namespace, for k8s", metavar="NAME", everywhere=True)
-    image: str | None = _of_pods("the workers' image (default: one for the framework)", metavar="IMAGE")
-    pull: Literal["missing", "always"] | None = _of_pods("when to pull the image (default missing)")
-    pull_secret: Sequence[str] | None = _of_pods("a Secret that lets nodes pull the image", metavar="NAME")
+    image: str | None = _of_pods(
+        "the workers' image (default: one for the framework)",
+        forms.IMAGE,
+        metavar="IMAGE",
+        line=False,
+        steps=True,
+        server="the image, with Jupyter in it",
+    )
+    pull: Literal["missing", "always"] | None = _of_pods(
+        "when to pull the image (default missing)", forms.AS_IT_IS, steps=True, server=True
+    )
+    pull_secret: Sequence[str] | None = _of_pods(
+        "a Secret that lets nodes pull the image",
+        forms.OBJECT_NAMES,
+        metavar="NAME",
+        of="pod.pull_secrets",
+        line="pull secrets",
+        steps=True,
+        server=True,
+    )
     mount: Sequence[str] | None = _of_pods(
         "a volume in every worker; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir",
+        forms.MOUNTS,
         metavar="KIND:SOURCE:/PATH[:ro]",
+        of="pod.mounts",
+        line="volume",
+        steps=True,
+        server="another volume; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir",
     )
     code: str | None = _of_pods(
         "run code that lies on a volume, or in the image (image); nothing is shipped",
+        forms.CODE,
         metavar="pvc:NAME/PATH|image",
+        line=False,
     )
     code_volume: str | None = _of_pods(
-        "ship the code through this volume, which takes more than 5 MiB", metavar="pvc:NAME[/PATH]"
+        "ship the code through this volume, which takes more than 5 MiB",
+        forms.VOLUME_PATH,
+        metavar="pvc:NAME[/PATH]",
+        line=False,
     )
-    pip: Sequence[str] | None = _of_pods("install this package before the start", metavar="PACKAGE")
+    pip: Sequence[str] | None = _of_pods(
+        "install this package before the start",
+        forms.PACKAGES,
+        metavar="PACKAGE",
+        line="packages",
+        steps=True,
+    )
     requirements: str | None = _of_pods(
-        "install what this file names before the start", metavar="FILE", path="file"
+        "install what this file names before the start",
+        forms.AS_IT_IS,
+        metavar="FILE",
+        path="file",
+        steps=True,
     )
     output: str | None = _of_pods(
         "results on a volume: pvc:NAME[/path], or new:[SIZE][@CLASS] for one made for the run (default 10Gi)",
+        forms.OUTPUT,
         metavar="VOLUME",
+        line=False,
     )
     linger: Text | None = _of_pods(
-        "how long workers keep results that are on no volume and not fetched yet (default 5m)", metavar="TIME"
+        "how long workers keep results that are on no volume and not fetched yet (default 5m)",
+        forms.TIME_OR_ZERO,
+        metavar="TIME",
     )
     keep: Text | None = _of_pods(
         "how long a small pod keeps results that were not fetched, so that workers can go: of runs with "
@@ -237,45 +367,113 @@ class Settings:
     checkpoints: str | None = _of_pods(
         "keep the checkpoints that the script writes to this folder of {output}, an entry each, while the "
         "run goes on: with --restarts, pods that replace others get the newest back",
+        forms.CHECKPOINTS,
         metavar="PATH",
+        line=False,
     )
-    collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too", metavar="PATH")
-    shm: Text | None = _of_pods("the size of /dev/shm (default: half of the memory's limit)", metavar="SIZE")
+    collect: Sequence[str] | None = _of_pods(
+        "fetch this folder of the workers too", forms.TEXTS, metavar="PATH"
+    )
+    shm: Text | None = _of_pods(
+        "the size of /dev/shm (default: half of the memory's limit)",
+        forms.SIZE,
+        metavar="SIZE",
+        steps=True,
+        server="the size of /dev/shm",
+    )
     node_selector: Mapping[str, Text] | None = _of_pods(
         "only on nodes with this label: KEY=VALUE",
+        forms.NODE_LABELS,
         hint="`kubectl get nodes --show-labels` shows what nodes have",
+        line="node labels",
+        steps=True,
+        server=True,
     )
     toleration: Sequence[str] | None = _of_pods(
-        "on nodes with this taint too", metavar="KEY[=VALUE][:EFFECT]"
+        "on nodes with this taint too",
+        forms.TOLERATIONS,
+        metavar="KEY[=VALUE][:EFFECT]",
+        of="pod.tolerations",
+        line="tolerations",
+        steps=True,
+        server=True,
     )
-    service_account: str | None = _of_pods("the workers' service account", metavar="NAME")
-    priority_class: str | None = _of_pods("the workers' priority class", metavar="NAME")
+    service_account: str | None = _of_pods(
+        "the workers' service account",
+        forms.OBJECT_NAME,
+        metavar="NAME",
+        line="account",
+        steps=True,
+        server="the service account whose rights programs in it have (default: none)",
+    )
+    priority_class: str | None = _of_pods(
+        "the workers' priority class",
+        forms.OBJECT_NAME,
+        metavar="NAME",
+        steps=True,
+        server="its priority class",
+    )
     job_kind: Literal["job", "pytorchjob", "tfjob", "mpijob", "trainjob", "native"] | None = _of_pods(
         "what the workers are made of: Jobs (default), or a job that Kubeflow's controller runs; native: the "
         "job of Kubeflow's in -f FILE, as it is",
+        forms.AS_IT_IS,
         flag="as",
+        line="as",
     )
-    queue: str | None = _of_pods("let Kueue admit the run, by its LocalQueue of this name", metavar="NAME")
+    queue: str | None = _of_pods(
+        "let Kueue admit the run, by its LocalQueue of this name",
+        forms.OBJECT_NAME,
+        metavar="NAME",
+        steps=True,
+    )
     scale_up: bool | None = _of_pods(
         "start although no node has room: the cluster adds nodes for pods that wait (noticed by itself for "
-        "the cluster autoscaler and Karpenter)"
+        "the cluster autoscaler and Karpenter)",
+        forms.SWITCH,
+        steps=True,
     )
     ttl: Text | None = _of_pods(
         "forget the run this long after its end (default 7d; 3d if it is detached and has secrets)",
+        forms.TTL,
         metavar="TIME",
+        steps=True,
     )
-    label: Mapping[str, Text] | None = _of_pods("a label on every object of the run: KEY=VALUE")
-    annotation: Mapping[str, Text] | None = _of_pods("an annotation on every object of the run: KEY=VALUE")
+    label: Mapping[str, Text] | None = _of_pods(
+        "a label on every object of the run: KEY=VALUE",
+        forms.LABELS,
+        of="pod.labels",
+        line="labels",
+        steps=True,
+        server="a label on every object of it: KEY=VALUE",
+    )
+    annotation: Mapping[str, Text] | None = _of_pods(
+        "an annotation on every object of the run: KEY=VALUE",
+        forms.ANNOTATIONS,
+        of="pod.annotations",
+        line="annotations",
+        steps=True,
+        server="an annotation on every object of it: KEY=VALUE",
+    )
     pod_patch: str | None = _of_pods(
-        "a YAML file that is merged over the workers' pods, last", metavar="FILE", path="file"
+        "a YAML file that is merged over the workers' pods, last", metavar="FILE", path="file", steps=True
     )
     template: Mapping[str, Any] | None = _of_pods(
-        "a Kubernetes pod template, merged under what echelon sets itself", flag=False
+        "a Kubernetes pod template, merged under what echelon sets itself",
+        forms.TEMPLATE,
+        flag=False,
+        line=False,
     )
 
 
 NAMES = tuple(setting.name for setting in fields(Settings))
 OF_ONE_RUN = tuple(setting.name for setting in fields(Settings) if setting.metadata["one_run"])
+OF_STEPS = tuple(setting.name for setting in fields(Settings) if setting.metadata["steps"])
+OF_SERVERS = {
+    setting.name: text if isinstance(text := setting.metadata["server"], str) else setting.metadata["help"]
+    for setting in fields(Settings)
+    if setting.metadata["server"]
+}
+"""The settings that a Jupyter server has too, each with its help there."""
 WHAT_TO_RUN = ("script", "module", "command")
 """A job gives exactly one of these."""
 

@@ -23,8 +23,9 @@ from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun, find_alone
 from echelon.home_folder import expanded
 from echelon.model.engine.traits import Traits
+from echelon.model.forms import split_command
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, ranks_asked, suggest_name
-from echelon.model.meaning import split_command, to_job
+from echelon.model.meaning import to_job
 from echelon.model.pods.pod import IMAGE
 from echelon.model.settings import Settings
 from echelon.model.surroundings import Surroundings

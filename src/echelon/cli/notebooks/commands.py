@@ -11,10 +11,10 @@ import click
 from echelon.cli.notebooks.compiling import compile_notebook
 from echelon.cli.notebooks.parameters import pairs
 from echelon.cli.notebooks.server import down, open_, up
-from echelon.cli.options import OF_STEPS, SectionedCommand, place_of, step_options, target_of, target_options
+from echelon.cli.options import SectionedCommand, place_of, step_options, target_of, target_options
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import one_line
-from echelon.model.settings import Settings
+from echelon.model.settings import OF_STEPS, Settings
 
 if TYPE_CHECKING:
     from echelon.handle import Run
@@ -289,14 +289,12 @@ def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...
 
 def _pod_settings(options: Mapping[str, Any]) -> Settings:
     """What flags and [tool.echelon] say of pods."""
-    from dataclasses import replace
-
     from echelon.jobfile import settings_from
     from echelon.preparation.sources import find_surroundings, gather
 
     given = {name: options[name] for name in OF_STEPS if options[name] not in (None, ())}
     found = gather(settings_from(given, source="the command line"), find_surroundings())
-    return replace(Settings(), **{name: getattr(found, name) for name in OF_STEPS})
+    return Settings(**{name: getattr(found, name) for name in OF_STEPS})
 
 
 def _cell_row(cell: Cell, steps: Sequence[str]) -> dict[str, Any]:

@@ -11,38 +11,20 @@ import click
 
 from echelon.cli.options import setting_options, target_of, target_options
 from echelon.cli.printing.say import say
+from echelon.model.settings import OF_SERVERS, SERVER_CPUS, SERVER_MEMORY
 
 if TYPE_CHECKING:
     from echelon.engines.notebook_servers import NotebookServers, ServerSettings
     from echelon.model.pods.pod import Output
 
-_CPUS, _MEMORY = "250m", "512Mi"  # requested where nothing else is said
-# The flags of `run` that a server has too, and what they mean for it where that differs.
-_SETTINGS = {
-    "image": "the image, with Jupyter in it",
-    "gpus": "GPUs",
-    "cpus": f"CPU cores: request, or request:limit (default {_CPUS})",
-    "memory": f"memory, e.g. 16Gi: request, or request:limit (default {_MEMORY})",
-    "env": "a variable: KEY=VALUE",
-    "mount": "another volume; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir",
-    "shm": "the size of /dev/shm",
-    "pull": None,
-    "pull_secret": None,
-    "node_selector": None,
-    "toleration": None,
-    "service_account": "the service account whose rights programs in it have (default: none)",
-    "priority_class": "its priority class",
-    "label": "a label on every object of it: KEY=VALUE",
-    "annotation": "an annotation on every object of it: KEY=VALUE",
-}
 _NAME = click.option("--name", metavar="NAME", help="the server's name (default: yours)")
 
 
 def _pod_options() -> list[click.Parameter]:
     chosen = {option.name: option for option in setting_options(everywhere=False)}
-    for name, text in _SETTINGS.items():
-        chosen[name].help = text or chosen[name].help
-    return [chosen[name] for name in _SETTINGS]
+    for name, text in OF_SERVERS.items():
+        chosen[name].help = text
+    return [chosen[name] for name in OF_SERVERS]
 
 
 @click.command("up", short_help="Have a Jupyter server in a cluster.", params=_pod_options())
@@ -72,7 +54,7 @@ def up(name: str | None, volume: str, dry_run: bool, **options: Any) -> int:
     from echelon.cli.printing import render
 
     servers, called = _servers(options), _called(name)
-    given = {key: options[key] for key in _SETTINGS if options[key] not in (None, ())}
+    given = {key: options[key] for key in OF_SERVERS if options[key] not in (None, ())}
     asked = _asked(given, volume) if given or dry_run else None
     if dry_run:
         assert asked is not None
@@ -164,7 +146,7 @@ def _asked(given: Mapping[str, Any], volume: str) -> ServerSettings:
     from echelon.jobfile import settings_from
     from echelon.model.meaning import to_job
 
-    filled = {"cpus": _CPUS, "memory": _MEMORY, **given}
+    filled = {"cpus": SERVER_CPUS, "memory": SERVER_MEMORY, **given}
     job = to_job(settings_from({**filled, "script": "server"}, source="the command line"), name="server")
     return ServerSettings(pod=job.pod, resources=job.resources, files=_files(volume), env=job.env)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from echelon.agent.ranks.launching.roll import PLACEHOLDER
 from echelon.engines.task import shown_command
 from echelon.model.job import Job
+from echelon.model.meaning import lines_of
 from echelon.model.plan import Plan
 from echelon.model.world import Member, members
 
@@ -28,29 +29,24 @@ _WORDS = {
 
 def preview(job: Job, plan: Plan) -> str:
     """Each group's command and variables, and each worker's place. Secrets are named, never shown."""
-    results = job.results or f"runs/{plan.run}"
+    results = job.results or f"runs/{job.name}"
     output = str(Path(results).absolute())
-    lines = [f"run {plan.run} on this machine, framework {plan.framework}"]
+    lines = [f"run {job.name} on this machine, framework {job.framework}"]
     lines += [f"working folder {job.cwd.replace('{code}', _CODE)}", f"results in {results}"]
-    if plan.restarts:
-        lines.append(f"up to {plan.restarts} restart{'s' * (plan.restarts != 1)}")
-    if plan.timeout is not None:
-        lines.append(f"ended after {plan.timeout:g} s")
-    if plan.stall is not None:
-        lines.append(f"stuck after {plan.stall:g} s without output and computing")
+    lines += [f"{title} {text}" for title, text in lines_of(job, in_pods=False)]
     everyone = list(members(plan.world))
     for number, (group, launch) in enumerate(zip(plan.world.groups, plan.launches, strict=True)):
         starts = group.procs if launch.per == "rank" else 1
         where = "on worker 0 alone" if launch.per == "leader" else "each"
         lines += ["", f"{group.workers} x {group.role}, {starts} process{'es' * (starts != 1)} {where}:"]
-        lines.append(f"  {shown_command(launch.argv, code=_CODE, output=output, run=plan.run)}")
+        lines.append(f"  {shown_command(launch.argv, code=_CODE, output=output, run=job.name)}")
         variables = {key: _filled(text, number, everyone) for key, text in launch.wiring.items()}
         variables["OMP_NUM_THREADS"] = f"{plan.threads[number]} (unless your environment has it)"
-        own = {**plan.env, **launch.env}
+        own = {**job.env, **launch.env}
         variables |= {
-            key: text.replace("{output}", output).replace("{run}", plan.run) for key, text in own.items()
+            key: text.replace("{output}", output).replace("{run}", job.name) for key, text in own.items()
         }
-        variables.update(dict.fromkeys(plan.secrets, "***"))
+        variables.update(dict.fromkeys((each.name for each in job.secrets), "***"))
         lines += [f"    {key}={value}" for key, value in sorted(variables.items())]
     lines.append("")
     for member, seat in zip(everyone, plan.placement.seats, strict=True):

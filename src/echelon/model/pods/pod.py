@@ -187,6 +187,11 @@ def parse_mount(text: str) -> Mount:
     return Mount(kind=kind, source=source, path=path, read_only=read_only)
 
 
+def write_mount(mount: Mount) -> str:
+    """Write a mount as it is read."""
+    return f"{mount.kind}:{mount.source}:{mount.path}{':ro' * mount.read_only}"
+
+
 def check_mounts(mounts: tuple[Mount, ...]) -> None:
     """Refuse two mounts with the same path."""
     seen: set[str] = set()
@@ -203,6 +208,11 @@ def parse_volume_path(field_name: str, text: str) -> VolumePath:
         hint = f"write pvc:NAME/path, as in {field_name}: pvc:work/project"
         raise InvalidJob(field_name, text, "is not a folder on a volume", hint=hint)
     return split_claim(field_name, source)
+
+
+def write_volume_path(on: VolumePath) -> str:
+    """Write a folder on a claim as it is read."""
+    return f"pvc:{on.claim}/{on.path}".rstrip("/")
 
 
 def split_claim(field_name: str, source: str) -> VolumePath:
@@ -230,6 +240,13 @@ def parse_output(text: str, field_name: str = "output") -> Output:
         size=parse_size(field_name, size) if size else NEW_SIZE,
         storage_class=parse_object_name(field_name, storage_class) if storage_class else None,
     )
+
+
+def write_output(output: Output) -> str:
+    """Write a place for results as it is read."""
+    if output.claim is not None:
+        return write_volume_path(VolumePath(claim=output.claim, path=output.path))
+    return f"new:{output.size}{'' if output.storage_class is None else f'@{output.storage_class}'}"
 
 
 def parse_checkpoints(text: str) -> str:
@@ -298,6 +315,12 @@ def parse_toleration(text: str) -> Toleration:
     return Toleration(key=key, value=value if has_value else None, effect=effect or None)
 
 
+def write_toleration(given: Toleration) -> str:
+    """Write a toleration as it is read."""
+    value = "" if given.value is None else f"={given.value}"
+    return f"{given.key}{value}{f':{given.effect}' if given.effect else ''}"
+
+
 def parse_package(text: str) -> str:
     """Check an argument for pip: a package, not an option, and without a password."""
     if text.startswith("-"):
@@ -315,20 +338,6 @@ def refuse_password(field_name: str, text: str) -> None:
     if found and (":" in found[2] or not found[1].endswith("ssh")):
         hint = "keep it out of sight: --secret PIP_INDEX_URL, which pip reads from the environment"
         raise InvalidJob(field_name, f"{found[1]}://…@…", "has a password in the open", hint=hint)
-
-
-def parse_linger(text: object) -> float:
-    """Read a time; 0 means to leave at once."""
-    return _parse_none_or("linger", text)
-
-
-def parse_keep(text: object) -> float:
-    """Read a time; 0 means that there is no keeper."""
-    return _parse_none_or("keep", text)
-
-
-def _parse_none_or(field_name: str, text: object) -> float:
-    return 0.0 if str(text).strip() in ("0", "0s", "0.0") else parse_duration(field_name, text)
 
 
 def parse_ttl(text: object) -> float:

@@ -14,7 +14,9 @@ from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.render.payload import MOST_CODE
 from echelon.engines.task import shown_command
 from echelon.model.job import Job
+from echelon.model.meaning import lines_of
 from echelon.model.plan import Plan
+from echelon.model.pods.pod import write_output, write_volume_path
 from echelon.model.resources import format_memory
 from echelon.model.world import Group
 
@@ -23,14 +25,17 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+_WIDTH = 12  # of the names, if none is longer
 _NAMED = 8  # paths or nodes that are named on one line
 
 
 def summarize(job: Job, plan: Plan, bundle: Bundle | None, objects: Sequence[Object]) -> str:
     """The page: a name and what it is on each line, then each group's command, place and requests."""
     namespace = objects[0]["metadata"].get("namespace")
-    lines = [f"run {job.name} in namespace {namespace} of the cluster, framework {plan.framework}"]
-    lines += [f"  {name:<12} {text}" for name, text in _facts(job, plan, bundle, objects)]
+    lines = [f"run {job.name} in namespace {namespace} of the cluster, framework {job.framework}"]
+    facts = list(_facts(job, bundle, objects))
+    width = max(_WIDTH, *(len(name) for name, _ in facts))
+    lines += [f"  {name:<{width}} {text}" for name, text in facts]
     templates = [each["spec"]["template"]["spec"] for each in objects if "template" in each.get("spec", {})]
     code = names.CODE if job.pod.code is None else names.CODE_VOLUME
     output = names.OUTPUT if job.pod.output is None else names.RESULTS_VOLUME
@@ -40,25 +45,23 @@ def summarize(job: Job, plan: Plan, bundle: Bundle | None, objects: Sequence[Obj
         each = "" if group.workers == 1 else " each"
         lines += ["", f"{group.workers} x {group.role}, {_count(ranks, 'process', 'es')}{each}"]
         lines += [
-            f"  {'command':<12} {shown_command(launch.argv, code=code, output=output, run=job.name)}",
-            f"  {'image':<12} {image_of(job, group.role)}",
+            f"  {'command':<{width}} {shown_command(launch.argv, code=code, output=output, run=job.name)}",
+            f"  {'image':<{width}} {image_of(job, group.role)}",
         ]
         if number < len(templates):
-            lines.append(f"  {'requests':<12} {_requests(templates[number]) or 'nothing'}{each}")
-        lines.append(f"  {'nodes':<12} {_nodes(plan, group, first)}")
+            lines.append(f"  {'requests':<{width}} {_requests(templates[number]) or 'nothing'}{each}")
+        lines.append(f"  {'nodes':<{width}} {_nodes(plan, group, first)}")
         first += group.workers
     return "\n".join(lines) + "\n"
 
 
-def _facts(
-    job: Job, plan: Plan, bundle: Bundle | None, objects: Sequence[Object]
-) -> Iterator[tuple[str, str]]:
+def _facts(job: Job, bundle: Bundle | None, objects: Sequence[Object]) -> Iterator[tuple[str, str]]:
     options = job.pod
     if options.code is not None:
-        yield "code", f"on a volume: pvc:{options.code.claim}/{options.code.path}".rstrip("/")
+        yield "code", f"on a volume: {write_volume_path(options.code)}"
     elif bundle is not None:
         on = options.code_volume
-        way = f", through pvc:{on.claim}/{on.path}".rstrip("/") if on is not None else ""
+        way = f", through {write_volume_path(on)}" if on is not None else ""
         if on is None and len(bundle.data) > MOST_CODE:
             way = ", sent to worker 0 when it has started, and from there to the others"
         yield "code", f"{what_travels(bundle)}; {format_memory(len(bundle.data))} compressed{way}"
@@ -70,23 +73,7 @@ def _facts(
     yield "results", _results(job)
     if options.checkpoints is not None and options.keeper is not None:
         yield "checkpoints", f"of {{output}}/{options.checkpoints}, kept while the run goes on"
-    for mount in options.mounts:
-        read_only = ", read only" if mount.read_only else ""
-        yield "volume", f"{mount.kind}:{mount.source} at {mount.path}{read_only}"
-    packages = [*options.pip, *([f"-r {options.requirements}"] if options.requirements else [])]
-    for name, text in (
-        ("packages", ", ".join(packages)),
-        ("node labels", ", ".join(f"{key}={value}" for key, value in options.node_selector.items())),
-        ("account", options.service_account or ""),
-        ("priority", options.priority_class or ""),
-        ("pull secrets", ", ".join(options.pull_secrets)),
-        ("secrets", ", ".join(plan.secrets)),
-        ("restarts", f"up to {plan.restarts}" if plan.restarts else ""),
-        ("time limit", f"{plan.timeout:g} s" if plan.timeout is not None else ""),
-        ("stuck after", f"{plan.stall:g} s" if plan.stall is not None else ""),
-    ):
-        if text:
-            yield name, text
+    yield from lines_of(job, in_pods=True)
     counts = Counter(each["kind"] for each in objects)
     made = ", ".join(_count(number, kind) for kind, number in counts.items())
     yield "objects", f"{made}; -o yaml prints them"
@@ -98,7 +85,7 @@ def _results(job: Job) -> str:
         return f"fetched to {folder}"
     if output.claim is None:
         return f"on a new volume of {format_memory(output.size)}, then fetched to {folder}"
-    return f"on a volume: pvc:{output.claim}/{output.path}".rstrip("/")
+    return f"on a volume: {write_output(output)}"
 
 
 def _requests(template: Object) -> str:
