@@ -15,6 +15,7 @@ import pytest
 from click.shell_completion import BashComplete
 from tests.parents import end, parent
 
+from echelon.cli.commands.run import GROUPS
 from echelon.cli.commands.run import run as run_command
 from echelon.cli.main import COMMANDS
 from echelon.cli.main import cli as group
@@ -76,7 +77,8 @@ def test_every_command_has_help_with_examples(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_use_flags_that_exist(name: str) -> None:
     text = command(name).get_help(click.Context(command(name), info_name=name)).partition("Examples:")[2]
-    for line in text.partition("Options:")[0].splitlines():
+    text += getattr(command(name), "more_examples", "")
+    for line in text.splitlines():
         words = line.split()
         if words[:2] == ["echelon", name]:
             own = words[
@@ -84,6 +86,56 @@ def test_examples_use_flags_that_exist(name: str) -> None:
             ]
             used = {word.partition("=")[0] for word in own if word.startswith("-")}
             assert used <= flags_of(name)
+
+
+def shown_flags(text: str) -> set[str]:
+    return set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("words", [("run",), ("notebook", "run")])
+def test_help_of_a_long_command_shows_the_first_options_and_help_all_every_one(
+    cli: Call, words: tuple[str, ...]
+) -> None:
+    short, every = cli(*words, "--help"), cli(*words, "--help-all")
+    assert (short.returncode, every.returncode) == (0, 0)
+    parts = {part.name: part for part in parts_of(words[0])}
+    options = [each for each in parts["run"].params if isinstance(each, click.Option) and not each.hidden]
+    declared = {max(each.opts, key=len) for each in options} | {"--help", "--help-all"}
+    assert shown_flags(every.stdout) == declared
+    assert 15 <= len(shown_flags(short.stdout)) <= 27
+    assert shown_flags(short.stdout) < declared
+    assert {"--help", "--help-all", "--on", "--image", "--restarts"} <= shown_flags(short.stdout)
+    for heading in ("What to run:", "Where and when:", "Results and output:", "Failures:", "On Kubernetes:"):
+        assert f"\n{heading}\n" in short.stdout
+    assert "Examples:" in short.stdout
+    assert short.stdout == cli(*words, "-h").stdout
+
+
+def test_more_examples_of_run_are_in_help_all(cli: Call) -> None:
+    assert "More examples:" not in cli("run", "--help").stdout
+    assert "echelon run --as pytorchjob" in cli("run", "--help-all").stdout.partition("More examples:")[2]
+
+
+def test_a_word_after_help_shows_the_options_that_match(cli: Call) -> None:
+    keep = cli("run", "--help", "KEEP")
+    assert keep.returncode == 0
+    assert {"--keep", "--checkpoints"} <= shown_flags(
+        keep.stdout
+    )  # the one by its name, the other by its text
+    assert "--workers" not in keep.stdout
+    assert "Examples:" not in keep.stdout
+    assert shown_flags(cli("run", "-n", "2", "--help=memory").stdout) >= {"--memory", "--shm"}
+    assert "--volume-mode" in cli("notebook", "run", "--help", "volume").stdout
+    none = cli("run", "--help", "train.py")  # a script is no word of the help
+    assert none.returncode == 0
+    assert "No option matches 'train.py'." in none.stdout
+    assert "--workers" in none.stdout
+
+
+def test_groups_of_run_name_options_that_exist() -> None:
+    names = [name for group in GROUPS for name in (*group.first, *group.more)]
+    assert len(names) == len(set(names))
+    assert set(names) <= {param.name for param in run_command.params}
 
 
 def test_version(cli: Call) -> None:
@@ -127,15 +179,16 @@ def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
         settings_from({"file": None}, source="a test")
 
 
-def test_help_imports_only_what_it_needs() -> None:
+@pytest.mark.parametrize("words", [[], ["run"]])
+def test_help_imports_only_what_it_needs(words: list[str]) -> None:
     code = (
-        "import sys; from echelon.cli.main import call; code = call(['--help']);"
+        f"import sys; from echelon.cli.main import call; code = call({[*words, '--help']});"
         "dear = {'msgspec', 'yaml', 'rich', 'torch', 'tensorflow', 'cloudpickle', 'pathspec', 'asyncio'};"
         "print(sorted(dear & set(sys.modules)), file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
-    assert "Commands:" in done.stdout
+    assert "Usage:" in done.stdout
 
 
 def test_importing_echelon_imports_nothing_else() -> None:
@@ -176,6 +229,8 @@ def test_commands_flags_runs_and_files_complete(
         assert call("run", "-d", "--name", name, hello).returncode == 0
     assert complete("st") == ["plain,status", "plain,stop"]
     assert complete("run", "--frame") == ["plain,--framework"]
+    assert complete("run", "--help-") == ["plain,--help-all"]
+    assert complete("run", "--help", "che") == ["plain,checkpoints"]
     assert "plain,tensorflow" in complete("run", "--framework", "")
     for command_name in ("status", "logs", "wait", "stop", "rm", "get"):
         assert complete(command_name, "") == ["plain,fast", "plain,fm"]

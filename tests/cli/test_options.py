@@ -12,7 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from echelon.cli.options import SectionedCommand, SettingOption, setting_options
+from echelon.cli.help import SectionedCommand, SectionedOption
+from echelon.cli.options import setting_options
 from echelon.errors import InvalidJob
 from echelon.jobfile import schema, settings_from
 from echelon.model import settings as model_settings
@@ -113,7 +114,7 @@ def sample(hint: object) -> tuple[str, object]:
 def test_a_setting_is_a_flag_a_key_and_a_keyword_by_its_declaration_alone(setting: Field[object]) -> None:
     hint = get_type_hints(Settings)[setting.name]
     (option,) = (param for param in command().params if param.name == setting.name)
-    assert isinstance(option, SettingOption)
+    assert isinstance(option, SectionedOption)
     assert (option.help, option.section) == (setting.metadata["help"], setting.metadata["section"])
     if setting.metadata["metavar"]:
         assert option.metavar == setting.metadata["metavar"]

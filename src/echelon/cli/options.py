@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import click
 from click.shell_completion import CompletionItem
 
+from echelon.cli.help import SectionedOption
 from echelon.errors import InvalidJob
 from echelon.model.settings import OF_STEPS, Settings
 from echelon.values import types_of
@@ -35,30 +36,7 @@ MAP = click.Option(
 _SUGGESTION = 2.0  # seconds that a shell's suggestion may take
 
 
-class SettingOption(click.Option):
-    """A flag that stands for a setting; `section` is its heading in the help."""
-
-    def __init__(self, names: Sequence[str], *, section: str | None, **attributes: Any) -> None:
-        super().__init__(names, **attributes)
-        self.section = section
-
-
-class SectionedCommand(click.Command):
-    """A command whose help lists the settings of each section under its own heading."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options that stand in no section, then each section."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            if (record := param.get_help_record(ctx)) is not None:
-                section = param.section if isinstance(param, SettingOption) else None
-                sections.setdefault(section or "Options", []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-
-def setting_options(*, everywhere: bool, settings: type[Any] = Settings) -> list[SettingOption]:
+def setting_options(*, everywhere: bool, settings: type[Any] = Settings) -> list[SectionedOption]:
     """The options of `run` that only it has, or those that every command has."""
     hints = types_of(settings)
     return [
@@ -180,7 +158,7 @@ def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
     return [CompletionItem(name) for name in dict.fromkeys(found) if name.startswith(incomplete)]
 
 
-def _option(field: dataclasses.Field[Any], hint: Any) -> SettingOption:
+def _option(field: dataclasses.Field[Any], hint: Any) -> SectionedOption:
     """The flag of a setting: how its value is written follows from its type."""
     about = field.metadata
     flag = f"--{about['flag'] if isinstance(about['flag'], str) else field.name.replace('_', '-')}"
@@ -189,18 +167,18 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> SettingOption:
     kinds = [kind for kind in _members(hint) if kind is not NoneType]
     kind = get_origin(kinds[0]) or kinds[0]
     if kind is bool:
-        return SettingOption(names, is_flag=True, default=None, **attributes)
+        return SectionedOption(names, is_flag=True, default=None, **attributes)
     if kind is Literal:
-        return SettingOption(names, type=click.Choice(get_args(kinds[0])), **attributes)
+        return SectionedOption(names, type=click.Choice(get_args(kinds[0])), **attributes)
     if kind is Mapping:
         counts = _members(get_args(kinds[0])[1])[0] is int
         metavar = "NAME=N" if counts else "KEY=VALUE"
         pairs = _pairs(flag, field, counts=counts)
-        return SettingOption(names, multiple=True, metavar=metavar, callback=pairs, **attributes)
+        return SectionedOption(names, multiple=True, metavar=metavar, callback=pairs, **attributes)
     if kind is Sequence:
         attributes |= {"multiple": True}
     number = kinds == [int]
-    return SettingOption(
+    return SectionedOption(
         names,
         type=int if number else str,
         metavar="N" if number else about["metavar"],

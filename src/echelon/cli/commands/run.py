@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.options import MAP, RAW_HELP, SectionedCommand, setting_options
+from echelon.cli.help import Group, SectionedCommand
+from echelon.cli.options import MAP, RAW_HELP, setting_options
 from echelon.errors import InvalidJob
 from echelon.model.pods.pod import JOB, NATIVE
-from echelon.model.settings import Settings
+from echelon.model.settings import ON_KUBERNETES, Settings
 
 if TYPE_CHECKING:
     from echelon.cli.printing.progress import CopyProgress
@@ -41,23 +42,52 @@ Examples:
   echelon run -n 2 --procs 2 -m pkg.train --lr 1e-3 --checkpoint_path '{output}/ckpt'
   echelon run -n 4 -- ./any-program --with args   not Python at all
   echelon run -f job.yaml --set workers=8         a job kept in a file
-  echelon run -f pytorchjob.yaml                  a job of Kubeflow's in your cluster, without its operator
-  echelon run -f volume.yaml -f pytorchjob.yaml   the same, with what it needs in files of their own
+  echelon run -d --name fm train.py               detached: prints the run's name
+  echelon run --on k8s -n 2 --gpus 8 --dry-run train.py   what would run where, in a cluster
+  echelon run --on k8s --total-gpus 6 train.py    shares and nodes are chosen for you
+  echelon run -f pytorchjob.yaml                  a Kubeflow job in your cluster, without its operator
+"""
+_MORE_EXAMPLES = """\b
+More examples:
+  echelon run -n 8 --show-rank 0 train.py         prints only what rank 0 writes; logs have all
+  echelon run --name fm --replace train.py        again under the same name
+  echelon run --on k8s -d --gpus 8 --priority 5 --timeout 2h train.py   sooner in the queue, and for how long
+  echelon run --on k8s --include data/ --dry-run train.py   what would travel, and where to
+  echelon run --on k8s -d --code-volume pvc:shelf train.py  detached, with more than 5 MiB of code
+  echelon run --on k8s -d --keep 3d train.py                a small pod keeps the results for three days
+  echelon run --on k8s --label team=vision --pod-patch patch.yaml train.py
+  echelon run -f volume.yaml -f pytorchjob.yaml   a Kubeflow job, with what it needs in files of their own
   echelon run -f pytorchjob.yaml --on local --map /opt/mnist/src=./src   the same on this machine
   echelon run -f pytorchjob.yaml --as native      the same by Kubeflow's own controller
   echelon run --as pytorchjob -n 4 train.py       a script as a PyTorchJob, run by Kubeflow's controller
   echelon run --as pytorchjob -n 4 --dry-run -o yaml train.py   what would be created for that
   echelon run --as trainjob -n 4 train.py         the same as a TrainJob, run by Kubeflow's Trainer
-  echelon run -d --name fm train.py               detached: prints the run's name
-  echelon run -n 8 --show-rank 0 train.py         prints only what rank 0 writes; logs have all
-  echelon run --on k8s -d --gpus 8 --priority 5 --timeout 2h train.py   sooner in the queue, and for how long
-  echelon run --name fm --replace train.py        again under the same name
-  echelon run --on k8s --include data/ --dry-run train.py   what would travel, and where to
-  echelon run --on k8s -d --code-volume pvc:shelf train.py  detached, with more than 5 MiB of code
-  echelon run --on k8s -d --keep 3d train.py                a small pod keeps the results for three days
-  echelon run --on k8s --total-gpus 6 train.py              shares and nodes are chosen for you
-  echelon run --on k8s --label team=vision --pod-patch patch.yaml train.py
 """
+GROUPS = (
+    Group(
+        "What to run",
+        ("files", "module", "name", "env"),
+        ("overrides", "maps", "framework", "secret", "python", "snapshot", "include"),
+    ),
+    Group(
+        "How many",
+        ("workers", "procs", "gpus", "total_gpus", "cpus", "memory"),
+        ("gpu_type", "shares", "cpus_per_gpu", "memory_per_gpu", "resource", "roles"),
+    ),
+    Group(
+        "Where and when",
+        ("on", "detach", "dry_run"),
+        ("priority", "queue_timeout", "no_wait", "force"),
+    ),
+    Group(
+        "Results and output",
+        ("results", "resume"),
+        ("replace", "metric_pattern", "track", "format", "raw", "show_rank"),
+    ),
+    Group("Failures", ("restarts", "timeout"), ("stall", "grace")),
+    Group(ON_KUBERNETES, ("image", "namespace", "mount", "output", "checkpoints")),
+)
+"""How the help of `run` is arranged; the other settings of pods follow under the last heading."""
 
 
 class RunCommand(SectionedCommand):
@@ -67,6 +97,8 @@ class RunCommand(SectionedCommand):
         """Keep a module's arguments from click, and remember the `--`, which it would swallow."""
         end = _end_of_flags(self.params, args)
         flags, after = args[:end], args[end:]
+        if flags and flags[-1] in self.get_help_option_names(ctx):
+            flags, after = [*flags, *after[:1]], after[1:]  # a word that the help is about
         if "-np" in flags:  # which would be -n p
             raise click.UsageError(_no_such_option("-np", self.params), ctx=ctx)
         for word, value in pairwise((*flags, "")):
@@ -87,6 +119,8 @@ class RunCommand(SectionedCommand):
     "run",
     cls=RunCommand,
     help=_HELP,
+    groups=GROUPS,
+    more_examples=_MORE_EXAMPLES,
     short_help="Train a script, a module or a command on many workers.",
     context_settings={"allow_interspersed_args": False},
     params=[

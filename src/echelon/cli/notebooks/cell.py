@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.options import SectionedCommand, setting_options
+from echelon.cli.commands.run import GROUPS
+from echelon.cli.help import Group, SectionedCommand
+from echelon.cli.options import setting_options
 from echelon.cli.printing.say import shown
 from echelon.errors import EchelonError, InvalidJob
 
@@ -85,6 +87,7 @@ def _command() -> click.Command:
     return SectionedCommand(
         "%%echelon",
         help=_HELP,
+        groups=[Group("The cell", ("out",)), *GROUPS],
         params=[out, *(option for option in options if option.name not in _LEFT_OUT)],
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from echelon.cli.help import Group, SectionedCommand
 from echelon.cli.notebooks.compiling import compile_notebook
 from echelon.cli.notebooks.parameters import pairs
 from echelon.cli.notebooks.server import down, open_, up
-from echelon.cli.options import SectionedCommand, place_of, step_options, target_of, target_options
+from echelon.cli.options import place_of, step_options, target_of, target_options
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import one_line
-from echelon.model.settings import OF_STEPS, Settings
+from echelon.model.settings import OF_STEPS, ON_KUBERNETES, Settings
 
 if TYPE_CHECKING:
     from echelon.handle import Run
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from echelon.notebook.kept.folder import PipelineRecord
 
 _NOTEBOOK = click.argument("notebook", metavar="FILE", type=click.Path(path_type=Path))
+_GROUPS = (
+    Group("What to run", ("params", "name"), ("python", "secret", "include")),
+    Group("Again", ("start", "only", "cache")),
+    Group("Where and when", ("on", "parallel", "detach", "dry_run"), ("no_gpus",)),
+    Group("Results and output", ("results",), ("format",)),
+    Group("Failures", ("restarts", "timeout")),
+    Group(ON_KUBERNETES, ("image", "namespace", "volume", "mount", "env"), ("volume_mode", "context")),
+)
 
 
 @click.group("notebook", short_help="Run a notebook's tagged cells as a pipeline.")
@@ -48,7 +57,11 @@ for _command in (compile_notebook, up, open_, down):
 
 
 @notebook.command(
-    "run", cls=SectionedCommand, params=step_options(), short_help="Run a notebook, step by step."
+    "run",
+    cls=SectionedCommand,
+    groups=_GROUPS,
+    params=step_options(),
+    short_help="Run a notebook, step by step.",
 )
 @_NOTEBOOK
 @click.option(
@@ -83,7 +96,12 @@ for _command in (compile_notebook, up, open_, down):
     help="the Python that runs the steps (default: the active environment's; in pods, the image's)",
 )
 @click.option(
-    "--results", metavar="DIR", type=click.Path(path_type=Path), default=Path("runs"), show_default=True
+    "--results",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="the folder of the run's own folder",
 )
 @click.option("-d", "--detach", is_flag=True, help="do not follow it; prints the run's name")
 @click.option(
