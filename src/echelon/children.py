@@ -20,13 +20,15 @@ from echelon.observation.step_runs import are_in
 _WORST_FIRST = ("failed", "lost", "damaged", "timed-out", "stopped", "running", "starting", "queued")
 
 
-def listed(engine: Engine) -> list[RunSummary]:
-    """The runs of a place, the newest first, and those of this machine whose steps are there."""
-    rows = list(engine.runs())
+def listed(engine: Engine, *, over: bool = True) -> list[RunSummary]:
+    """The runs of a place, the newest first, and those of this machine whose steps are there; without `over`,
+    those that go on at least.
+    """
+    rows = list(engine.runs(over=over))
     if not engine.traits.remote:
         return rows
     here = choose_engine(LOCAL)
-    parents = [row for row in here.runs() if row.steps_place and _has_steps_in(here, row, engine)]
+    parents = [row for row in here.runs(over=over) if row.steps_place and _has_steps_in(here, row, engine)]
     return sorted([*rows, *parents], key=lambda row: -row.created) if parents else rows
 
 

@@ -26,7 +26,8 @@ error, 130 an interruption."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 
@@ -35,11 +36,16 @@ class EchelonError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str | Callable[[], str] = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self._hint = hint
         self.others: tuple[EchelonError, ...] = ()  # what is wrong besides, where several things are
+
+    @cached_property
+    def hint(self) -> str:
+        """What to do. One that takes long to find is looked for when it is shown."""
+        return self._hint if isinstance(self._hint, str) else self._hint()
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

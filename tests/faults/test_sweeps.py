@@ -7,9 +7,11 @@ import contextlib
 import csv
 import io
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from tests.conftest import PATIENCE, wait_until
 import echelon
 from echelon.engines.local.engine import LocalEngine
 from echelon.engines.local.folder import rundir
+from echelon.engines.local.processes import marked_processes
 from echelon.errors import EchelonError
 from echelon.handle import Run
 from echelon.model.program import DONE
@@ -26,6 +29,7 @@ from echelon.model.status import FINAL
 from echelon.model.trials import steps_as_csv
 
 TRIALS = 12
+FEW, MANY = 3, 40  # moments
 SCRIPT = """
 import os, pathlib, sys, time
 
@@ -70,6 +74,12 @@ def supervisor_of_a_trial(run: Run) -> int | None:
     return None
 
 
+def processes_of(run: Run) -> set[int]:
+    runs = LocalEngine().store
+    names = [name for name in runs.names() if name == run.name or name.startswith(f"{run.name}-")]
+    return {pid for name in names for pid in marked_processes(runs.dir(name).path)}
+
+
 def ends(trial: int) -> int:
     file = Path(f"runs/many/{trial}/ends")
     return len(file.read_text().split()) if file.exists() else 0
@@ -108,6 +118,31 @@ def test_whatever_is_killed_resume_runs_what_is_missing(
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself meanwhile
             os.kill(pid, signal.SIGKILL)
     wait_until(lambda: sweep.status().state in FINAL, "the end")
+    kept = done(sweep)
+    if sweep.status().state != "succeeded":
+        sweep.resume()
+        sweep.wait(show=False)
+    check_complete(sweep, kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seed", [*range(FEW), *(pytest.param(n, marks=pytest.mark.soak) for n in range(FEW, MANY))]
+)
+def test_any_process_at_any_moment(sweep: Run, seed: int) -> None:
+    """Of the sweep's own run and of its trials: executors, supervisors and what they are forked from, agents,
+    scripts.
+    """
+    chance = random.Random(seed)
+    wait_until(lambda: executor_of(sweep) is not None, "the executor")
+    killed = []
+    for _ in range(chance.randint(1, 3)):
+        time.sleep(chance.uniform(0.0, 1.0))
+        if pids := processes_of(sweep):
+            killed.append(chance.choice(sorted(pids)))
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself meanwhile
+                os.kill(killed[-1], signal.SIGKILL)
+    wait_until(lambda: sweep.status().state in FINAL, f"the end after {killed} were killed")
     kept = done(sweep)
     if sweep.status().state != "succeeded":
         sweep.resume()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from echelon.model.event import Event, Kind, Outcome, RootCause
+from echelon.model.program import Step
 from echelon.model.state import State
 from echelon.model.status import (
     FINAL,
@@ -274,3 +275,22 @@ def test_a_checkpoint_leaves_what_is_known_of_ranks_that_stand_still() -> None:
         status = happen(*running(), still, beside)
         assert (status.trouble, status.places) == ("stuck", ("rank 1: nap",))
         assert status.reason == "stuck for 10 m"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["queued", "running", "succeeded"]))))
+def test_what_a_run_waits_for_is_what_its_first_step_does(told: list[tuple[str, State]]) -> None:
+    """However many of its events are folded at a time."""
+    steps = {name: Step(name=name) for name in "abc"}
+    events = [Event(kind="steps", at=0.0, steps=tuple(steps.values()))]
+    for name, state in told:
+        reason = f"{name} waits" if state == "queued" else ""
+        steps[name] = Step(name=name, state=state, run=f"local://r-{name}", reason=reason)
+        events.append(Event(kind="steps", at=0.0, steps=(steps[name],)))
+    begun = Status(name="r", uri="local://r", state="running")
+    first = next((step for step in steps.values() if step.state == "queued"), None)
+    expected = None if first is None else f"step {first.name}: {first.name} waits"
+    alone = begun
+    for event in events:
+        alone = apply(alone, event)
+    assert fold(begun, events) == alone
+    assert alone.reason == expected

@@ -23,8 +23,15 @@ def visit(page: Page, address: str, shots: Path) -> None:
     expect(page.get_by_role("heading", name="Graph")).to_have_count(0)
     page.screenshot(path=shots / "sweep.png", full_page=True)
 
+    for run in ("tune-2", "tune-3"):
+        page.get_by_role("checkbox", name=f"choose {run}", exact=True).check()
+    page.get_by_role("link", name="Compare 2 runs").click()
+    assert page.url.endswith("/#/compare/tune-2,tune-3")
+
     page.get_by_role("link", name="Runs").click()
-    page.get_by_role("button", name="steps of tune").click()
+    row = page.get_by_role("row", name=re.compile("^choose tune trials of tune"))
+    expect(row).to_contain_text("3 trials, best loss -3 (x=3)")
+    page.get_by_role("button", name="trials of tune").click()
     page.get_by_role("checkbox", name="choose tune-1", exact=True).check()
     expect(page.get_by_role("link", name=re.compile("Compare"))).to_have_count(0)
     page.get_by_role("checkbox", name="choose tune-3", exact=True).check()

@@ -22,11 +22,13 @@ _HANDLED = (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
 
 def import_agent() -> None:
     """Import, once for all of them, what an agent needs when it is made or joins."""
-    import hmac  # noqa: F401
+    import resource  # noqa: F401
 
     import echelon.agent.agent
     import echelon.agent.gang.join
-    import echelon.agent.gang.leader  # noqa: F401
+    import echelon.agent.gang.leader
+    import echelon.agent.ranks.reports
+    import echelon.agent.ranks.shell  # noqa: F401
 
     gc.freeze()  # a collection would copy the memory that the agents share
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -61,6 +62,10 @@ class Programs(Protocol):
 
     def asked(self, ref: RunRef) -> StopOrder | None:
         """The last stop that was asked for since the run was started."""
+        ...
+
+    def starting_many(self) -> AbstractContextManager[None]:
+        """A context in which this process starts many runs of this machine: each takes less time."""
         ...
 
 

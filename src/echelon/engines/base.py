@@ -344,8 +344,10 @@ class Engine(Protocol):
         """
         ...
 
-    def runs(self) -> Sequence[RunSummary]:
-        """Every run, the newest first, without reading a log."""
+    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:
+        """Every run, the newest first, without reading a log; without `over`, the engine may leave out those
+        that are over, but for one whose steps go on.
+        """
         ...
 
 
@@ -377,14 +379,19 @@ def run_exists(name: str, *, replaceable: bool = True, resume: bool = False) -> 
     return RunExists(f"a run named {name!r} exists", hint=hint)
 
 
-def unknown_run(name: str, names: list[str], where: str = "") -> UnknownRun:
-    """The error for a name that no run has; `where` was looked, and how to look elsewhere."""
-    import difflib
+def unknown_run(name: str, names: Sequence[str] | Callable[[], Sequence[str]], where: str = "") -> UnknownRun:
+    """The error for a name that no run has; `where` was looked, and how to look elsewhere. The `names` that
+    there are may be thousands, and an executor asks for each of its steps: they are looked at for the hint.
+    """
 
-    steps = [each for each in names if each.startswith(f"{name}-")]
-    if steps and name.rpartition("-")[2].isdecimal():  # of a notebook, as `ps` shows it
-        hint = f"a pipeline has one run for each step: {', '.join(steps)}"
-    else:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else where or "`echelon ps -a` lists the runs"
+    def hint() -> str:
+        import difflib
+
+        there = names() if callable(names) else names
+        steps = [each for each in there if each.startswith(f"{name}-")]
+        if steps and name.rpartition("-")[2].isdecimal():  # of a notebook, as `ps` shows it
+            return f"a pipeline has one run for each step: {', '.join(steps)}"
+        near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
+        return f"did you mean {near[0]!r}?" if near else where or "`echelon ps -a` lists the runs"
+
     return UnknownRun(f"no run named {name!r}", hint=hint)

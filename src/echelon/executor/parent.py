@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
@@ -104,6 +104,10 @@ class Own:
         """The stop that was asked for; that of a time-out came as a signal alone."""
         return self._programs.asked(self.ref) or self._signalled
 
+    def starting_many(self) -> AbstractContextManager[None]:
+        """The context in which the steps are started."""
+        return self._programs.starting_many()
+
     def _note_signal(self, number: int, _frame: object) -> None:
         self._signalled = StopOrder(signal="SIGINT" if number == signal.SIGINT else "SIGTERM")
 
@@ -112,7 +116,8 @@ def run_executor(work: Callable[[Own], int]) -> int:
     """Do the work of the executor that this process is; returns its exit code."""
     own = Own()
     try:
-        return work(own)
+        with own.starting_many():
+            return work(own)
     except EchelonError as error:
         print(error, file=sys.stderr)
         return error.exit_code

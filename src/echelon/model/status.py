@@ -215,13 +215,16 @@ class _Draft:
         self.trained_first = status.trained_first
         self.training_since = status.training_since
         self.steps = {step.name: step for step in status.steps}
+        self.waiting = {step.name for step in status.steps if _waits(step)}
         self.step_word = status.step_word
         self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
 
     def changed(self) -> dict[str, Any]:
         """What the status has become."""
         workers = tuple(worker.result() for worker in self.workers.values())
-        return {**vars(self), "workers": workers, "steps": tuple(self.steps.values())}
+        found = {**vars(self), "workers": workers, "steps": tuple(self.steps.values())}
+        del found["waiting"]
+        return found
 
 
 class _WorkerDraft:
@@ -301,9 +304,7 @@ def _apply(status: _Draft, event: Event) -> None:
         case "stopping":
             status.state, status.reason = "stopping", event.reason
         case "steps":
-            status.steps.update((step.name, step) for step in event.steps or ())
-            status.fetched_to = event.fetched_to or status.fetched_to
-            status.reason = _what_waits(status) if status.state == "running" else status.reason
+            _apply_to_steps(status, event)
         case "finished":
             _finish(status, event)
     _note_moment(status, event)
@@ -359,10 +360,25 @@ def _finish(status: _Draft, event: Event) -> None:
         _finish_steps(status, event)
 
 
+def _apply_to_steps(status: _Draft, event: Event) -> None:
+    for step in event.steps or ():
+        status.steps[step.name] = step
+        (status.waiting.add if _waits(step) else status.waiting.discard)(step.name)
+    status.fetched_to = event.fetched_to or status.fetched_to
+    status.reason = _what_waits(status) if status.state == "running" else status.reason
+
+
+def _waits(step: Step) -> bool:
+    """Whether it is there and does not run yet."""
+    return bool(step.run and step.reason and step.state not in OVER)
+
+
 def _what_waits(status: _Draft) -> str | None:
-    """Why a step that is there does not run yet, where one is."""
-    waits = (step for step in status.steps.values() if step.run and step.reason and step.state not in OVER)
-    return next((f"{status.step_word} {step.name}: {step.reason}" for step in waits), None)
+    """Why the first step waits that does. There may be thousands, and this is asked with every event."""
+    if not status.waiting:
+        return None
+    name = next(name for name in status.steps if name in status.waiting)
+    return f"{status.step_word} {name}: {status.steps[name].reason}"
 
 
 def _finish_steps(status: _Draft, event: Event) -> None:

@@ -62,13 +62,12 @@ def look_after(folder: RunDir, terminal: int | None = None) -> Event:
         )
 
 
-def main() -> None:
+def supervise(path: Path, lock: int, reserved: int, terminal: int | None = None) -> None:
     """Look after the run in the folder given, holding the lock given, and its results folder until the run
     has ended.
     """
-    folder, lock, reserved, *others = RunDir(Path(sys.argv[1])), *map(int, sys.argv[2:])
-    terminal = others[0] if others else None
-    for descriptor in (lock, reserved, *others):
+    folder = RunDir(path)
+    for descriptor in (lock, reserved, *([] if terminal is None else [terminal])):
         os.set_inheritable(descriptor, False)
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the ranks would inherit
@@ -95,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    supervise(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -22,6 +22,7 @@ from echelon.ui.spool import Wanted
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
 _BEAT = 5.0  # seconds after which a page is told again that the server is there (server.js)
+_EACH_STEP = 0.002  # seconds between two tellings of how a run stands, for each of its steps: all are told
 _STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
 
 News = list[dict[str, Any]]
@@ -87,6 +88,7 @@ class RunView(View):
         self._asked, self._looked = False, 0.0
         self._told: object = None  # of the lines
         self._stands: object = None
+        self._stands_next = 0.0
         self._values: tuple[object, ...] = ()
         self._drawn = 0.0
         self._come: dict[str, Any] | None = None  # how far it has come, as the page knows it
@@ -139,9 +141,10 @@ class RunView(View):
 
     def _how_it_stands(self, row: RunSummary, feed: Feed) -> News:
         stands = (feed.events_seen, row.state, row.reason, feed.trouble, feed.complete, self._steps(row))
-        if stands == self._stands or not feed.begun:
+        if stands == self._stands or not feed.begun or time.monotonic() < self._stands_next:
             return []
         self._stands = stands
+        self._stands_next = time.monotonic() + _EACH_STEP * (row.steps or 0)
         feed.forget_status()  # it may be from before what has happened
         return [{"kind": "run", "run": self._reading.run_of(feed, row)}]
 

@@ -26,7 +26,8 @@ from echelon.model.output.metric import Metric
 from echelon.model.output.progress import Progress, at_end, words
 from echelon.model.program import Step
 from echelon.model.run import parse_uri
-from echelon.model.status import RunSummary, Status
+from echelon.model.status import FINAL, RunSummary, Status
+from echelon.model.step_names import run_name
 from echelon.observation.reasons import beside
 from echelon.queueing.looking import look, standing
 from echelon.ui.feed import Feed, Feeds, plain_number
@@ -38,6 +39,7 @@ _HERE, _ELSEWHERE = 1.0, 2.0  # seconds between two looks at this machine, and a
 PAGE = 500  # lines that are given at a time
 
 _MOST_COMPARED = 20  # runs on one page
+_MOST_BELOW = 100  # steps of one run in the list of all
 
 
 class Reading:
@@ -66,11 +68,16 @@ class Reading:
         return [msgspec.to_builtins(row) for row in found]
 
     def nested(self) -> list[dict[str, Any]]:
-        """The same for the list: runs that are steps are below the run that they are a part of."""
-        return [
-            {**msgspec.to_builtins(row), "below": [msgspec.to_builtins(step) for step in below]}
-            for row, below in nested(self.rows.get()[0])
-        ]
+        """The same for the list: runs that are steps are below the run that they are a part of; of very many,
+        those that go on come first, and the others are a number.
+        """
+        found = []
+        for row, below in nested(self.rows.get()[0]):
+            shown = sorted(below, key=lambda step: step.state in FINAL)[:_MOST_BELOW]
+            shown.sort(key=lambda step: step.created)
+            data = {"below": [msgspec.to_builtins(step) for step in shown], "more": len(below) - len(shown)}
+            found.append({**msgspec.to_builtins(row), **data})
+        return found
 
     def row(self, name: str) -> RunSummary:
         """The run of that name: only one that is listed can be named. Raises UnknownRun."""
@@ -104,6 +111,7 @@ class Reading:
         """By step, the names of those runs of a run's steps that have a page here: they may be elsewhere."""
         there = {each.name for row, below in nested(self.rows.get()[0]) if row.name == name for each in below}
         runs = {step.name: parse_uri(step.run, "").name for step in steps if step.run}
+        runs |= {step.name: run_name(name, step.name) for step in steps if step.state == "kept"}
         return {step: run for step, run in runs.items() if run in there}
 
     def drawn(self, name: str) -> tuple[Sequence[Step], Mapping[str, str]]:

@@ -87,7 +87,7 @@ def ps(
         return all_users or not engine.traits.shared or copy.owner in ("", me)
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
-        every = [*children.listed(engine), *(watched.runs() if watched is not None else ())]
+        every = [*children.listed(engine, over=ended_too), *(watched.runs() if watched is not None else ())]
         every = [row for row in every if names or all_users or row.own]
         rows = arrange(every)
         if names:

@@ -40,7 +40,7 @@ from echelon.model.job import Job, asks_for_any, ranks_asked
 from echelon.model.output.log import LogBlock, LogLine, each_line
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
-from echelon.model.status import RunSummary, fold
+from echelon.model.status import FINAL, RunSummary, fold
 from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class LocalEngine:
         self.store = RunStore(home)
         self._keep_stdin = keep_stdin
         self._terminal = terminal
+        self._over: dict[str, tuple[store.Stamps, RunSummary]] = {}  # rows of runs that are over
         self._reserved: dict[str, Hold] = {}  # results folders of runs that were recorded and not started
 
     @property
@@ -381,17 +382,32 @@ class LocalEngine:
             self._release(record)
         return ()
 
-    def runs(self) -> Sequence[RunSummary]:
-        """Every run."""
-        found = (self._summary(RunRef(engine="local", name=name)) for name in self.store.names())
-        return sorted(filter(None, found), key=lambda each: -each.created)
+    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:
+        """Every run; without `over`, those that go on, and those whose steps do."""
+        names = self.store.names()
+        listed = names if over else [name for name in names if not store.is_over(self.store.dir(name))]
+        found = [row for name in listed if (row := self._summary(name)) is not None]
+        outlived = {row.parent for row in found if row.parent is not None}.intersection(names)
+        found += [row for name in outlived.difference(listed) if (row := self._summary(name)) is not None]
+        return sorted(found, key=lambda each: -each.created)
 
-    def _summary(self, ref: RunRef) -> RunSummary | None:
-        """The row of a run; None if it was removed meanwhile."""
-        folder = self.store.dir(ref.name)
+    def _summary(self, name: str) -> RunSummary | None:
+        """The row of a run; None if it was removed meanwhile. That of one that is over is kept for as long as
+        its files are the same: a page looks every second.
+        """
+        folder = self.store.dir(name)
+        stamps = store.stamps_of(folder)
+        if stamps is not None and (kept := self._over.get(name)) is not None and kept[0] == stamps:
+            return kept[1]
+        row = self._read_summary(RunRef(engine="local", name=name), folder)
+        if stamps is not None and row is not None and row.state in FINAL:
+            self._over[name] = stamps, row
+        return row
+
+    def _read_summary(self, ref: RunRef, folder: RunDir) -> RunSummary | None:
         try:
-            record = store.inspect(folder)
-            final = end_of(folder)
+            record, final = store.inspect(folder)
+            final = final or end_of(folder)
             made_of_runs = record.job.program is not None  # how these stand is in its events alone
             last = [final] if final is not None else []
             events = chain(read_events(folder), last) if made_of_runs or not last else last

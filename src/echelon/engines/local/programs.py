@@ -5,10 +5,12 @@ killed before it has written down how they ended: it gets SIGTERM, and its own t
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from echelon.agent import stopping
 from echelon.engines.abilities import StopOrder
+from echelon.engines.local import forks
 from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.local.folder.store import RunStore
@@ -35,6 +37,10 @@ class LocalPrograms:
         if not isinstance(told, dict) or told.get("signal") not in stopping.SIGNALS:
             return None
         return StopOrder(signal=told["signal"], grace=stopping.seconds_in(told.get("grace")))
+
+    def starting_many(self) -> AbstractContextManager[None]:
+        """Supervisors are forks of one process."""
+        return forks.forking()
 
 
 def request_to_stop(

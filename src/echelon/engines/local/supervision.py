@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from echelon.engines.base import RunDamaged
 from echelon.engines.job_secrets import read_secrets
-from echelon.engines.local import processes
+from echelon.engines.local import forks, processes
 from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.events import read_events
 from echelon.engines.local.folder.rundir import RunDir
@@ -50,6 +50,10 @@ def spawn_supervisor(
     mark = processes.mark_of(folder.path, record.created)
     variables = {**os.environ, **(environment or {}), **read_secrets(record.job, os.environ)}
     variables[processes.MARK] = mark
+    folder.supervisor_log.touch(mode=0o600)  # from here on the run counts as started
+    if (one := forks.current()) is not None and not keep_stdin:
+        one.start(folder.path, folder.supervisor_log, variables, (lock, reserved))
+        return
     handed = {_LOCK_DESCRIPTOR: lock, _RESERVED_DESCRIPTOR: reserved}
     if terminal is not None:
         handed[_TERMINAL_DESCRIPTOR] = terminal
@@ -61,7 +65,6 @@ def spawn_supervisor(
     ]
     if not keep_stdin or terminal is not None:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-    folder.supervisor_log.touch(mode=0o600)  # from here on the run counts as started
     with contextlib.ExitStack() as stack:
         for target, source in handed.items():  # from above all targets, or one would be put over another
             copy = fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, max(handed) + 1)

@@ -304,7 +304,7 @@ class MemoryEngine:
         """The names of all runs."""
         return list(self._runs)
 
-    def runs(self) -> Sequence[RunSummary]:
+    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:  # noqa: ARG002
         """Every run."""
         return [run.summary() for run in reversed(list(self._runs.values()))]
 
@@ -349,7 +349,7 @@ class MemoryEngine:
 
     def _find(self, ref: RunRef) -> ScriptedRun:
         if ref.name not in self._runs:
-            raise unknown_run(ref.name, list(self._runs))
+            raise unknown_run(ref.name, self.names)
         return self._runs[ref.name]
 
     def _now(self) -> float:

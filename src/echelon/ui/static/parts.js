@@ -48,6 +48,13 @@ export const Table = ({ heads, rows, caption }) => html`
       html`<td data-head=${heads[at]} class=${cell === "-" ? "none" : undefined}>${cell}</td>`)}</tr>`)}</tbody>
   </table>`;
 
+// Runs that are chosen to be laid beside each other: their names, in the order in which they were chosen.
+export const Choice = ({ name, chosen, change }) => html`<input type="checkbox" aria-label=${`choose ${name}`} checked=${chosen.includes(name)}
+  onChange=${() => change((was) => was.includes(name) ? was.filter((each) => each !== name) : [...was, name])} />`;
+
+export const CompareLink = ({ chosen }) =>
+  chosen.length > 1 ? html`<a href=${`#/compare/${chosen.join(",")}`}>Compare ${chosen.length} runs</a>` : null;
+
 // A question before something is done that cannot be undone.
 export function Confirm({ question, verb, onYes, onNo }) {
   const dialog = useRef(null);

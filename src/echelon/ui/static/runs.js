@@ -1,8 +1,8 @@
-// The list of runs; the steps of a notebook are one row, which unfolds.
+// The list of runs; the steps of a notebook, or the trials of a sweep, are one row, which unfolds.
 
 import { html, useState } from "/static/preact.js";
 import { useLive } from "/static/server.js";
-import { Notices, State, Table, useTitle } from "/static/parts.js";
+import { Choice, CompareLink, Notices, State, Table, useTitle } from "/static/parts.js";
 import { duration, isOver, moment, plain, useTick } from "/static/words.js";
 
 const MOST = 300; // rows at a time
@@ -27,10 +27,9 @@ export function Runs({ about }) {
   const others = (runs || []).some((run) => !run.own);
   const rows = wanted.slice(0, MOST).flatMap(({ run, found }) => {
     const isOpen = found || open.has(key(run));
-    const fold = run.below.length ? html`<${Fold} name=${run.name} isOpen=${isOpen} toggle=${() => setOpen((was) => toggled(was, key(run)))} />` : null;
-    const box = (each) => html`<input type="checkbox" aria-label=${`choose ${each.name}`} checked=${chosen.includes(each.name)}
-      onChange=${() => setChosen((was) => was.includes(each.name) ? was.filter((name) => name !== each.name) : [...was, each.name])} />`;
-    return [row(run, now, html`${box(run)}${fold}`), ...(isOpen ? run.below.map((step) => row(step, now, box(step), "step")) : [])];
+    const fold = run.below.length ? html`<${Fold} what=${`${run.step_word}s of ${run.name}`} isOpen=${isOpen} toggle=${() => setOpen((was) => toggled(was, key(run)))} />` : null;
+    const box = (each) => html`<${Choice} name=${each.name} chosen=${chosen} change=${setChosen} />`;
+    return [row(run, now, html`${box(run)}${fold}`), ...(isOpen ? [...run.below.map((step) => row(step, now, box(step), "step")), ...more(run)] : [])];
   });
   return html`
     <${Notices} connected=${connected} trouble=${trouble} />
@@ -38,7 +37,7 @@ export function Runs({ about }) {
     ${runs !== null && !runs.length ? null : html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Find <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
       <label><input type="checkbox" checked=${going} onChange=${(event) => setGoing(event.target.checked)} /> only those that go on</label>
-      ${chosen.length > 1 ? html`<a href=${`#/compare/${chosen.join(",")}`}>Compare ${chosen.length} runs</a>` : null}
+      <${CompareLink} chosen=${chosen} />
       ${others ? html`<label><input type="checkbox" checked=${everybody} onChange=${(event) => setEverybody(event.target.checked)} /> everybody's</label>` : null}
     </form>`}
     ${runs === null ? html`<p role="status">Looking …</p>`
@@ -66,14 +65,17 @@ function toggled(names, name) {
 
 const reason = (run) => run.reason ? html`<span class="clamp" title=${plain(run.reason)}>${plain(run.reason)}</span>` : "";
 
-const Fold = ({ name, isOpen, toggle }) => html`<button type="button" class="fold" aria-expanded=${isOpen ? "true" : "false"}
-  aria-label=${`steps of ${name}`} onClick=${toggle}>${isOpen ? "▾" : "▸"}</button>`;
+// Of thousands of trials the list has some; the page of the sweep has all.
+const more = (run) => run.more ? [{ key: `${key(run)} more`, cells: [html`<a class="step" href=${`#/run/${encodeURIComponent(run.name)}`}>and ${run.more} more</a>`] }] : [];
+
+const Fold = ({ what, isOpen, toggle }) => html`<button type="button" class="fold" aria-expanded=${isOpen ? "true" : "false"}
+  aria-label=${what} onClick=${toggle}>${isOpen ? "▾" : "▸"}</button>`;
 
 // As `ps` has it: of a run that is made of runs, how many of them are done.
 function commandOf(run) {
   if (!run.steps || run.steps_place === null) return run.command; // the latter where another machine has started it
   const done = run.steps_done === run.steps ? "" : `${run.steps_done} of `;
-  return `${run.command}, ${done}${run.steps} step${run.steps === 1 ? "" : "s"}`;
+  return `${run.command}, ${done}${run.steps} ${run.step_word}${run.steps === 1 ? "" : "s"}${run.best ? `, ${run.best}` : ""}`;
 }
 
 function row(run, now, fold, kind = "") {

@@ -1,7 +1,7 @@
 // The runs that a run is made of: their graph, and how each of them stands.
 
 import { html, useEffect, useRef, useState } from "/static/preact.js";
-import { State, Table } from "/static/parts.js";
+import { Choice, CompareLink, State, Table } from "/static/parts.js";
 import { duration, number, plain, useTick } from "/static/words.js";
 
 export const DONE = ["succeeded", "cached", "kept", "ended-early"];
@@ -27,13 +27,14 @@ const TRIALS = 100; // at a time
 // The trials of a sweep, the best first.
 function Trials({ steps, links, now, objective }) {
   const [most, setMost] = useState(TRIALS);
+  const [chosen, setChosen] = useState([]); // the names of their runs
   const names = [...new Set(steps.flatMap((step) => Object.keys(step.params)))];
   const sign = objective?.goal === "maximize" ? -1 : 1;
   const sorted = objective ? [...steps].sort((a, b) => (a.value === null) - (b.value === null) || sign * (a.value - b.value)) : steps;
   const heads = ["Trial", ...names, ...(objective ? [objective.metric] : []), "State", "Took", "What"].map(plain);
-  return html`<h2>Trials</h2>
+  return html`<h2>Trials</h2>${chosen.length > 1 ? html`<p><${CompareLink} chosen=${chosen} /></p>` : null}
     <${Table} heads=${heads} rows=${sorted.slice(0, most).map((step) => ({ key: step.name, cells: [
-      links[step.name] ? html`<a href=${`#/run/${encodeURIComponent(links[step.name])}`}>${step.name}</a>` : step.name,
+      links[step.name] ? html`<span class="folder"><${Choice} name=${links[step.name]} chosen=${chosen} change=${setChosen} /><a href=${`#/run/${encodeURIComponent(links[step.name])}`}>${step.name}</a></span>` : step.name,
       ...names.map((each) => plain(step.params[each] ?? "") || "-"),
       ...(objective ? [step.value === null ? "-" : number(step.value)] : []),
       html`<${State} state=${step.state} />`,

@@ -20,7 +20,7 @@ from echelon.engines.kubernetes.ownership.between import (
 )
 from echelon.engines.kubernetes.record import Stored, identity, read
 from echelon.engines.kubernetes.render import dialects
-from echelon.errors import Refused, UnknownRun, Unreachable
+from echelon.errors import EchelonError, Refused, UnknownRun, Unreachable
 from echelon.model.job import is_name
 from echelon.model.run import RunRef
 from echelon.values import frozen
@@ -218,4 +218,11 @@ def run_names(api: Api) -> list[str]:
 def missing(api: Api, ref: RunRef) -> UnknownRun:
     """The error for a run that is not there, with the nearest name."""
     where = f"`echelon ps -a -A --on k8s` lists those of namespace {api.namespace}; --namespace names another"
-    return unknown_run(ref.name, run_names(api), where)
+
+    def there() -> list[str]:
+        try:
+            return run_names(api)
+        except EchelonError:  # they may not be listed: the hint does without
+            return []
+
+    return unknown_run(ref.name, there, where)

@@ -21,28 +21,44 @@ _SPARE = 64 * 1024  # bytes
 _WORKER_LOG = re.compile(r"(worker-([0-9]{1,9})\.([0-9]{1,9})\.log)(?:\.gz)?")
 
 
+class _Entry:
+    """A path in the folder, made when it is asked for: a list looks at few of them in many folders."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __set_name__(self, _owner: type, attribute: str) -> None:
+        self._attribute = attribute
+
+    def __get__(self, folder: RunDir, _owner: type) -> Path:
+        path = folder.path / self._name
+        folder.__dict__[self._attribute] = path
+        return path
+
+
 class RunDir:
     """The paths of one run's folder."""
 
+    record = _Entry("record.json")
+    plan = _Entry("plan.json")
+    task = _Entry("task.json")
+    secret = _Entry("secret")
+    bundle = _Entry("bundle.tar.gz")
+    code = _Entry("code")
+    seals = _Entry("seals")
+    earlier = _Entry("earlier")
+    events = _Entry("events.jsonl")
+    final = _Entry("final.json")
+    stop = _Entry("stop.json")
+    samples = _Entry("samples.json")
+    spare = _Entry("spare")
+    supervisor = _Entry("supervisor.json")
+    supervisor_lock = _Entry("supervisor.lock")
+    supervisor_log = _Entry("supervisor.log")
+    takers_lock = _Entry("takers.lock")
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.record = path / "record.json"
-        self.plan = path / "plan.json"
-        self.task = path / "task.json"
-        self.secret = path / "secret"
-        self.bundle = path / "bundle.tar.gz"
-        self.code = path / "code"
-        self.seals = path / "seals"
-        self.earlier = path / "earlier"
-        self.events = path / "events.jsonl"
-        self.final = path / "final.json"
-        self.stop = path / "stop.json"
-        self.samples = path / "samples.json"
-        self.spare = path / "spare"
-        self.supervisor = path / "supervisor.json"
-        self.supervisor_lock = path / "supervisor.lock"
-        self.supervisor_log = path / "supervisor.log"
-        self.takers_lock = path / "takers.lock"
 
     def worker_log(self, worker: int, failures: int) -> Path:
         """The output of a worker's agent; each one that replaces another has a file of its own."""

@@ -34,6 +34,7 @@ from echelon.model.world import worker_count
 from echelon.state_home import state_home
 
 T = TypeVar("T")
+Stamps = tuple[tuple[int, int, int], ...]
 _LOOKS = 1.0  # seconds within which those who only look at a run have looked, and let its locks go
 _NEW, _GONE = ".new-", ".gone-"  # how the names of folders begin that are being made, and removed
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # of a rename onto what is there
@@ -76,13 +77,13 @@ class RunStore:
         """The folder of an existing run; raises UnknownRun with the nearest name otherwise."""
         folder = self.dir(name)
         if not os.path.lexists(folder.path):
-            raise unknown_run(name, self.names(), _ELSEWHERE)
+            raise unknown_run(name, self.names, _ELSEWHERE)
         return folder
 
     def read(self, name: str) -> Record:
         """What was recorded of a run, and its plan; raises UnknownRun, or RunDamaged."""
         try:
-            return inspect(self.find(name))
+            return inspect(self.find(name))[0]
         except RunDamaged:
             self.find(name)  # it may have been removed meanwhile
             raise
@@ -165,18 +166,18 @@ def translated(path: Path) -> Iterator[None]:
         raise from_os_error(error, path) from error
 
 
-def inspect(folder: RunDir) -> Record:
-    """What was recorded, and the plan if there is one; raises RunDamaged if any of the files that tell how
-    the run stands cannot be read.
+def inspect(folder: RunDir) -> tuple[Record, Event | None]:
+    """What was recorded, with the plan if there is one, and how the run ended; raises RunDamaged if any of
+    the files that tell how it stands cannot be read.
     """
     record = read_record(folder)
-    read_final(folder)
+    final = read_final(folder)
     with _watching(folder.events) as file:
         try:
             decode(file.readline(_FIRST_EVENT), Event)  # that it was recorded; it is written with the folder
         except _UNREADABLE as error:
             raise _damaged(folder.events, error) from error
-    return record
+    return record, final
 
 
 def read_record(folder: RunDir) -> Record:
@@ -222,6 +223,23 @@ def read_final(folder: RunDir) -> Event | None:
     if final.kind != "finished":
         raise RunDamaged(folder.path.name, f"{folder.final} does not contain the end of a run")
     return final
+
+
+def is_over(folder: RunDir) -> bool:
+    """Whether the end of a run is written down, and can be read."""
+    try:
+        return read_final(folder) is not None
+    except RunDamaged:
+        return False
+
+
+def stamps_of(folder: RunDir) -> Stamps | None:
+    """What changes when one of the files of a run that is over does; None of one that may go on."""
+    try:
+        found = [path.stat() for path in (folder.final, folder.record, folder.plan, folder.events)]
+    except OSError:
+        return None
+    return tuple((each.st_ino, each.st_mtime_ns, each.st_size) for each in found)
 
 
 def gpus_of_task(folder: RunDir) -> tuple[str, ...]:
