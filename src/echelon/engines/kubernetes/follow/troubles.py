@@ -45,16 +45,16 @@ def find_troubles(
     found = diagnose(jobs=jobs, pods=pods, now=time.time(), events=events, alone=alone, restarts=restarts)
     if not any(each.kind in _SPACE for each in found):
         return stuck + found
-    try:
-        cluster = inventory.look(api)
-    except EchelonError:
-        cluster = None
+    nodes = cluster = None
+    with suppress(EchelonError):
+        seen = inventory.see(api)
+        nodes, cluster = seen.nodes, inventory.look(api, seen=seen)
     return stuck + diagnose(
         jobs=jobs,
         pods=pods,
         now=time.time(),
         events=events,
-        nodes=_listed(api, "Node"),
+        nodes=nodes,
         claims=_listed(api, "PersistentVolumeClaim"),
         cluster=cluster if cluster is not None and cluster.known else None,
         alone=alone,
