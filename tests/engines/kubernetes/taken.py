@@ -38,7 +38,7 @@ class Seen:
 
     def troubles(self, **more: Any) -> list[Trouble]:
         known = {"nodes": typed(shapes.Node, self.nodes), "claims": self.claims, "now": self.at, **more}
-        return diagnose(jobs=self.jobs, pods=self.pods, events=self.events, **known)
+        return diagnose(jobs=self.jobs, pods=self.pods, events=typed(shapes.Event, self.events), **known)
 
 
 def keep(name: str, seen: Seen, namespace: str, **other: str) -> None:

@@ -28,8 +28,8 @@ class Taint(Shape, frozen=True):
     """A taint of a node."""
 
     key: str
-    effect: str
     value: str = ""
+    effect: str = ""
 
 
 class Labelled(Shape, frozen=True):
@@ -68,6 +68,39 @@ class Node(Shape, frozen=True):
     metadata: Labelled
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+class EventMeta(Shape, frozen=True):
+    """When an event was recorded."""
+
+    creation_timestamp: str | None = None
+
+
+class Target(Shape, frozen=True):
+    """The object that an event is about."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Series(Shape, frozen=True):
+    """The repetitions of an event."""
+
+    last_observed_time: str | None = None
+
+
+class Event(Shape, frozen=True):
+    """An event, whichever of its two recorders wrote it: the server writes null for the times of the other."""
+
+    metadata: EventMeta = EventMeta()
+    involved_object: Target = Target()
+    reason: str = ""
+    message: str = ""
+    event_time: str | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    series: Series | None = None
 
 
 class Requirements(Shape, frozen=True):

@@ -90,7 +90,7 @@ def unscheduled(
         jobs=[job(workers=1)],
         pods=[one],
         now=NOW,
-        events=events,
+        events=typed(shapes.Event, events),
         nodes=typed(shapes.Node, nodes) or None,
         cluster=cluster,
     )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from echelon.engines.decoding import decoder_of
+from echelon.engines.decoding import convert, decoder_of
 
 T = TypeVar("T")
 Object = dict[str, Any]
@@ -112,15 +112,6 @@ _SHAPES: Mapping[str, Shape] = {
     "ConfigMap": {"data": _TEXTS},
     "Deployment": {"spec": {"template": {"spec": _POD}}, "status": {"readyReplicas": int}},
     "EndpointSlice": {"endpoints": [{"addresses": [str], "conditions": {"ready": bool}}], "ports": _PORTS},
-    "Event": {
-        "involvedObject": {"kind": str, "name": str, "uid": str},
-        "reason": str,
-        "message": str,
-        "eventTime": str,
-        "firstTimestamp": str,
-        "lastTimestamp": str,
-        "series": {"lastObservedTime": str},
-    },
     **dict.fromkeys(("PyTorchJob", "TFJob", "MPIJob"), _KUBEFLOW),
     "TrainJob": {
         "spec": {"suspend": bool},
@@ -181,11 +172,11 @@ def decode(content: bytes | msgspec.Raw, shape: type[T]) -> T:
     a null is a field that is not there, as it is to the server. Raises msgspec's errors for an object with a
     field of another type, or without one that it must have.
     """
-    decoder = decoder_of(shape)
     try:
-        return decoder.decode(content)
+        return decoder_of(shape).decode(content)
     except msgspec.ValidationError:
-        return decoder.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(content))))
+        plain: T = convert(_without_nulls(msgspec.json.decode(content)), shape, strict=True)
+        return plain
 
 
 def _without_nulls(value: Any) -> Any:

@@ -84,7 +84,7 @@ def diagnose(
     jobs: Sequence[Object],
     pods: Sequence[Object],
     now: float,
-    events: Sequence[Object] | None = (),
+    events: Sequence[shapes.Event] | None = (),
     nodes: Sequence[shapes.Node] | None = None,
     claims: Sequence[Object] | None = None,
     cluster: Cluster | None = None,
