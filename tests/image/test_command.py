@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE, wait_until
+from tests.engines.kubernetes.typed import typed
 from tests.image.bases import Base, digest, write_layout
 from tests.image.registries import Registry
 
@@ -89,15 +91,19 @@ class Nodes:
     """The client of a cluster that has nodes of these kinds, or says no."""
 
     def __init__(self, *kinds: tuple[str, str], denied: bool = False) -> None:
-        self.items = [
-            {"status": {"nodeInfo": {"operatingSystem": os_, "architecture": kind}}} for os_, kind in kinds
+        self._nodes = [
+            {
+                "metadata": {"name": "a"},
+                "status": {"nodeInfo": {"operatingSystem": os_, "architecture": kind}},
+            }
+            for os_, kind in kinds
         ]
         self._denied = denied
 
-    def list(self, _kind: str) -> Nodes:
+    def list_shapes(self, _kind: str, shape: type[Any]) -> list[Any]:
         if self._denied:
             raise Denied("you may not list nodes", hint="ask the administrator")
-        return self
+        return typed(shape, self._nodes)
 
 
 def test_the_platform_is_asked_of_the_cluster(

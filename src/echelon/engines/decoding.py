@@ -29,7 +29,9 @@ def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
     return decoder_of(kind).decode(data)
 
 
-def convert(value: object, kind: Any) -> Any:
-    """A value of plain types as one of ours; numbers may be written as text, as agents of any version do."""
+def convert(value: object, kind: Any, *, strict: bool = False) -> Any:
+    """A value of plain types as one of ours; unless `strict`, numbers may be written as text, as agents of any
+    version do.
+    """
     with _building:
-        return msgspec.convert(value, kind, strict=False)
+        return msgspec.convert(value, kind, strict=strict)

@@ -6,7 +6,9 @@ import json
 import time
 from typing import Any
 
-from echelon.engines.kubernetes import names, shapes
+from tests.engines.kubernetes.typed import typed
+
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.render.dialects import InQueue, Place
 from echelon.engines.kubernetes.render.dialects import job as dialect
 
@@ -99,4 +101,4 @@ def waits(run: str, created: float, *, namespace: str = ME) -> InQueue:
 
 def places(jobs: list[Object]) -> list[Place]:
     """The places that Jobs keep for their workers."""
-    return [place for each in shapes.read(dialect.Shape, jobs) for place in dialect.places(each)]
+    return [place for each in typed(dialect.Shape, jobs) for place in dialect.places(each)]

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed.kubectl import Object
+from tests.engines.kubernetes.typed import typed
 
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 
 OBJECTS = Path(__file__).with_name("objects")
@@ -35,8 +37,8 @@ class Seen:
     at: float = 0.0
 
     def troubles(self, **more: Any) -> list[Trouble]:
-        known = {"nodes": self.nodes, "claims": self.claims, "now": self.at, **more}
-        return diagnose(jobs=self.jobs, pods=self.pods, events=self.events, **known)
+        known = {"nodes": typed(shapes.Node, self.nodes), "claims": self.claims, "now": self.at, **more}
+        return diagnose(jobs=self.jobs, pods=self.pods, events=typed(shapes.Event, self.events), **known)
 
 
 def keep(name: str, seen: Seen, namespace: str, **other: str) -> None:

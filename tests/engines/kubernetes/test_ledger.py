@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.base import RunDamaged
-from echelon.engines.kubernetes import ledger, names, record, shapes
+from echelon.engines.kubernetes import ledger, names, record
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended
 from echelon.engines.kubernetes.follow.listing import _row
 from echelon.engines.kubernetes.nodes.inventory import queued_runs
@@ -293,7 +294,7 @@ def test_whatever_is_in_an_annotation_is_read(note: str, text: str) -> None:
         first["metadata"]["annotations"] |= {names.WAITS: '[{"at": 1.0, "reason": "no room"}]', note: text}
         stored = ledger.with_jobs(stored_of(run), [first])
         opening_events(stored)
-        (shape,) = shapes.read(dialect.Shape, [first])
+        (shape,) = typed(dialect.Shape, [first])
         waits = dialect.in_queue(shape)
         assert (waits is None) == (not suspended or (note == names.WAITS and not text))
         queued_runs([waits] if waits else [], "team", NOW)

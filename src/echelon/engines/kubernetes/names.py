@@ -90,6 +90,23 @@ GPUS = (GPU, AMD_GPU, "gpu.intel.com/xe", "gpu.intel.com/i915")  # whole ones, i
 GPU_PRODUCT = "nvidia.com/gpu.product"
 AMD_PRODUCT = "amd.com/gpu.product-name"
 INTEL_PRODUCT = "gpu.intel.com/product"
+GPU_MEMORY = "nvidia.com/gpu.memory"  # in MiB
+AMD_MEMORY = "amd.com/gpu.vram"  # 192G
+GPU_PRESENT = "nvidia.com/gpu.present"
+GPU_CLIQUE = "nvidia.com/gpu.clique"  # GPUs joined by one NVLink
+ZONE = "topology.kubernetes.io/zone"
+SYSTEM = "kubernetes.io/os"
+# Parts of the network, as Kueue's examples, Google and Amazon label them.
+BLOCKS = (
+    "cloud.provider.com/topology-block",
+    "cloud.google.com/gce-topology-block",
+    "topology.k8s.aws/network-node-layer-2",
+)
+RACKS = (
+    "cloud.provider.com/topology-rack",
+    "cloud.google.com/gce-topology-subblock",
+    "topology.k8s.aws/network-node-layer-3",
+)
 SECURITY_LEVEL = "pod-security.kubernetes.io/enforce"  # on namespaces
 
 # Keys of the ConfigMaps that pods mount, and of the Secret.

@@ -1,21 +1,15 @@
-"""The few fields of nodes and pods that show what is used; a dialect adds those of its own objects.
+"""What is read of the cluster's objects, kind by kind; a dialect adds those of its own objects.
 
-A cluster's nodes and pods are many and large (images, conditions, managed fields); parsed into these shapes a
-thousand of each take a few megabytes. Fields have the API's own names."""
+Objects are many and large (images, conditions, managed fields): parsed into these shapes, a thousand nodes
+take a few megabytes. Fields have the API's own names, and a field that is not there has its default.
+`client/border.py` parses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
-
 import msgspec
-from msgspec import field
 
-from echelon.engines.decoding import convert
-from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.quantities import Quantity
 
-T = TypeVar("T")
 Amounts = dict[str, Quantity]
 
 
@@ -34,43 +28,29 @@ class Taint(Shape, frozen=True):
     """A taint of a node."""
 
     key: str
-    effect: str
     value: str = ""
+    effect: str = ""
 
 
-class NodeLabels(Shape, frozen=True):
-    """The labels that tell a node's GPUs, by feature discovery, and its place in the network, by clouds."""
-
-    product: str = field(name=names.GPU_PRODUCT, default="")
-    memory: str = field(name="nvidia.com/gpu.memory", default="")  # in MiB
-    present: str = field(name="nvidia.com/gpu.present", default="")
-    amd_product: str = field(name=names.AMD_PRODUCT, default="")
-    amd_memory: str = field(name="amd.com/gpu.vram", default="")  # 192G
-    intel_product: str = field(name=names.INTEL_PRODUCT, default="")
-    zone: str = field(name="topology.kubernetes.io/zone", default="")
-    block: str = field(name="cloud.provider.com/topology-block", default="")  # as Kueue's examples have it
-    rack: str = field(name="cloud.provider.com/topology-rack", default="")
-    google_block: str = field(name="cloud.google.com/gce-topology-block", default="")
-    google_rack: str = field(name="cloud.google.com/gce-topology-subblock", default="")
-    amazon_block: str = field(name="topology.k8s.aws/network-node-layer-2", default="")
-    amazon_rack: str = field(name="topology.k8s.aws/network-node-layer-3", default="")
-    clique: str = field(name="nvidia.com/gpu.clique", default="")  # GPUs joined by one NVLink
-    system: str = field(name="kubernetes.io/os", default="linux")
-    machine: str = field(name="kubernetes.io/arch", default="")
-
-
-class NodeMeta(Shape, frozen=True):
-    """A node's name and labels."""
+class Labelled(Shape, frozen=True):
+    """An object's name and labels."""
 
     name: str
-    labels: NodeLabels = NodeLabels()
+    labels: dict[str, str] = {}
 
 
 class NodeSpec(Shape, frozen=True):
     """Whether a node takes pods."""
 
     unschedulable: bool = False
-    taints: list[Taint] | None = None
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeInfo(Shape, frozen=True):
+    """What programs a node runs."""
+
+    operating_system: str = "linux"
+    architecture: str = ""
 
 
 class NodeStatus(Shape, frozen=True):
@@ -78,15 +58,49 @@ class NodeStatus(Shape, frozen=True):
 
     allocatable: Amounts = {}
     capacity: Amounts = {}
-    conditions: list[Condition] | None = None
+    conditions: tuple[Condition, ...] = ()
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(Shape, frozen=True):
     """A node."""
 
-    metadata: NodeMeta
+    metadata: Labelled
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+class EventMeta(Shape, frozen=True):
+    """When an event was recorded."""
+
+    creation_timestamp: str | None = None
+
+
+class Target(Shape, frozen=True):
+    """The object that an event is about."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Series(Shape, frozen=True):
+    """The repetitions of an event."""
+
+    last_observed_time: str | None = None
+
+
+class Event(Shape, frozen=True):
+    """An event, whichever of its two recorders wrote it: the server writes null for the times of the other."""
+
+    metadata: EventMeta = EventMeta()
+    involved_object: Target = Target()
+    reason: str = ""
+    message: str = ""
+    event_time: str | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    series: Series | None = None
 
 
 class Requirements(Shape, frozen=True):
@@ -114,12 +128,10 @@ class PodSpec(Shape, frozen=True):
     resources: Requirements | None = None
 
 
-class PodMeta(Shape, frozen=True):
-    """A pod's name and labels."""
+class PodMeta(Labelled, frozen=True):
+    """A pod's name, namespace and labels."""
 
-    name: str
     namespace: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
 
 
 class PodStatus(Shape, frozen=True):
@@ -135,8 +147,3 @@ class Pod(Shape, frozen=True):
     metadata: PodMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
-
-
-def read(shape: type[T], objects: Iterable[Mapping[str, Any]]) -> list[T]:
-    """Objects of the API, parsed into their shape."""
-    return [convert(each, shape) for each in objects]

@@ -19,7 +19,7 @@ from echelon.engines import reservation
 from echelon.engines.base import Taken, current_user, run_exists
 from echelon.engines.job_secrets import read_secrets
 from echelon.engines.kept_agent import keep_agent, shipped_agent
-from echelon.engines.kubernetes import objects, record
+from echelon.engines.kubernetes import objects, record, shapes
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
 from echelon.engines.kubernetes.client.beside import beside, together
@@ -87,7 +87,7 @@ class Submitting:
             seen=submission.seen() if submission is not None else None,
         )
         if wanted and found.known and not found.nodes and not found.left_out:
-            raise inventory.no_such_nodes(self.api.list("Node").items, job.pod.node_selector)
+            raise inventory.no_such_nodes(self.api.list_shapes("Node", shapes.Node), job.pod.node_selector)
         return found
 
     def adds_nodes(self) -> bool:

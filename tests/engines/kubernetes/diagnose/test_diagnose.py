@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from testbed.kubectl import Object
 from tests.engines.kubernetes.small import job, pod
 from tests.engines.kubernetes.taken import OBJECTS, SENTENCES, load
+from tests.engines.kubernetes.typed import typed
 
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.diagnose import PATIENCE, Trouble, diagnose, gives_up
 from echelon.engines.kubernetes.diagnose.trouble import Finding, name_workers, report
 from echelon.engines.kubernetes.fields import clock, condition_of, moment
@@ -102,7 +104,8 @@ def starting(
     )
     one["spec"]["containers"][0]["image"] = "team/torch:2"
     one["spec"].update(spec)
-    return diagnose(jobs=[job(workers=1)], pods=[one], now=NOW, events=events)
+    told = None if events is None else typed(shapes.Event, events)
+    return diagnose(jobs=[job(workers=1)], pods=[one], now=NOW, events=told)
 
 
 VOLUMES = [

@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RUNNING, pod
+from tests.engines.kubernetes.typed import typed
 
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.diagnose.gone import loss_of_gone
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.diagnose import gone
 from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.state.workers import Loss
 
 AT = moment("2026-01-01T00:10:00Z") or 0.0
+
+
+def loss_of_gone(pods: list[Object], events: list[Object], until: float) -> Loss | None:
+    return gone.loss_of_gone(pods, typed(shapes.Event, events), until)
 
 
 def event(

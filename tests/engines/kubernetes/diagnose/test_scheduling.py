@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from testbed.kubectl import Object
 from tests.engines.kubernetes.small import job, pod
+from tests.engines.kubernetes.typed import typed
 
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.diagnose.scheduling import Unfit, read_scheduler
 from echelon.engines.kubernetes.fields import moment
@@ -67,7 +69,7 @@ def unscheduled(
     message: str,
     *,
     limits: Object | None = None,
-    nodes: Sequence[Object] | None = None,
+    nodes: Sequence[Object] = (),
     cluster: Cluster | None = None,
     events: Sequence[Object] = (),
     status: Object | None = None,
@@ -84,7 +86,14 @@ def unscheduled(
     del one["spec"]["nodeName"]
     one["spec"].update(spec)
     one["spec"]["containers"][0]["resources"] = {"limits": limits or {}}
-    return diagnose(jobs=[job(workers=1)], pods=[one], now=NOW, events=events, nodes=nodes, cluster=cluster)
+    return diagnose(
+        jobs=[job(workers=1)],
+        pods=[one],
+        now=NOW,
+        events=typed(shapes.Event, events),
+        nodes=typed(shapes.Node, nodes) or None,
+        cluster=cluster,
+    )
 
 
 def node(name: str, *, taints: Sequence[Object] = (), labels: Object | None = None, **has: str) -> Object:

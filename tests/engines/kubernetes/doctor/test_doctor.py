@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.engines.kubernetes.cluster_objects import ME, Object, container, node, pod
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.kinds import KINDS
@@ -169,8 +170,8 @@ def test_what_is_granted_to_one_user_takes_nothing_from_another() -> None:
 def gpus_of(
     nodes: list[Object], pods: list[Object] | None = None, *, free_known: bool = True
 ) -> list[Finding]:
-    read = shapes.read(shapes.Node, nodes)
-    cluster = inventory.to_cluster(read, shapes.read(shapes.Pod, pods or []), [], me=ME)
+    read = typed(shapes.Node, nodes)
+    cluster = inventory.to_cluster(read, typed(shapes.Pod, pods or []), [], me=ME)
     found = list(environment.check_gpus(cluster, read, free_known=free_known))
     assert all(map(worth_a_line, found))
     return found
@@ -205,7 +206,7 @@ def test_gpus_that_are_not_offered() -> None:
 
 
 def test_nodes() -> None:
-    read = shapes.read(shapes.Node, [node("a"), node("b", unschedulable=True), node("c", ready=False)])
+    read = typed(shapes.Node, [node("a"), node("b", unschedulable=True), node("c", ready=False)])
     finding = environment.check_nodes(inventory.to_cluster(read, [], [], me=ME))
     assert finding.level == "ok"
     assert finding.found == "1, with 8 CPUs and 32 GiB; 2 left out: b (cordoned), c (not ready)"

@@ -20,6 +20,7 @@ from tests.engines.kubernetes.cluster_objects import (
     worker,
 )
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes import inventory
@@ -43,8 +44,8 @@ def cluster(
     **more: Any,
 ) -> Cluster:
     return inventory.to_cluster(
-        shapes.read(shapes.Node, nodes),
-        shapes.read(shapes.Pod, pods or []),
+        typed(shapes.Node, nodes),
+        typed(shapes.Pod, pods or []),
         places(jobs or []),
         waiting or [],
         me=ME,
@@ -334,11 +335,8 @@ def test_shapes_bear_what_the_api_leaves_out() -> None:
 
 
 def test_which_label_no_node_has() -> None:
-    nodes: list[dict[str, Any]] = [
-        {"metadata": {"labels": {"disk": "hdd", "zone": "a"}}},
-        {"metadata": {"labels": {"zone": "b"}}},
-        {"metadata": {}},
-    ]
+    labels: list[dict[str, Any]] = [{"labels": {"disk": "hdd", "zone": "a"}}, {"labels": {"zone": "b"}}, {}]
+    nodes = typed(shapes.Node, [{"metadata": {"name": "a", **each}} for each in labels])
     alone = inventory.no_such_nodes(nodes, {"zone": "a", "disk": "ssd"})
     assert alone.message == "no node has disk=ssd"
     assert alone.hint == "nodes have disk=hdd"

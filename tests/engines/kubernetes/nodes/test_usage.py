@@ -18,6 +18,7 @@ from tests.engines.kubernetes.cluster_objects import (
     waits,
     worker,
 )
+from tests.engines.kubernetes.typed import typed
 
 from echelon.cli.printing.render_cluster import cluster_usage
 from echelon.engines.kubernetes import shapes
@@ -38,8 +39,8 @@ def seen(
     all_namespaces: bool = True,
 ) -> Seen:
     return Seen(
-        nodes=None if nodes is None else shapes.read(shapes.Node, nodes),
-        pods=shapes.read(shapes.Pod, pods or []),
+        nodes=None if nodes is None else typed(shapes.Node, nodes),
+        pods=typed(shapes.Pod, pods or []),
         places=places(jobs or []),
         waiting=waiting or [],
         all_namespaces=all_namespaces,

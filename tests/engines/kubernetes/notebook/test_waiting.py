@@ -34,6 +34,9 @@ class Namespace:
     def list(self, kind: str, **_: Any) -> Listing:
         return Listing(items=list(self._pods) if kind == "Pod" else [], version="1")
 
+    def list_shapes(self, _kind: str, _shape: Any, **_: Any) -> list[Any]:
+        return []
+
 
 def server_job(*conditions: str) -> dict[str, Any]:
     job = objects.job_object("ann", ASKED, AROUND)

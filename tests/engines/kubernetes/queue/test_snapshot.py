@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
+from tests.engines.kubernetes.typed import typed
 
 from echelon.admission import plan_anywhere
 from echelon.engines.kubernetes import ledger, names, shapes
@@ -53,7 +54,7 @@ def first_job(wanted: Job, *, created: float = MADE) -> tuple[dict[str, Any], Pl
 def waiting(wanted: Job, notes: Mapping[str, str] | None = None, *, created: float = MADE) -> InQueue:
     made, _ = first_job(wanted, created=created)
     made["metadata"]["annotations"] |= notes or {}
-    found = dialect.in_queue(shapes.read(dialect.Shape, [made])[0])
+    found = dialect.in_queue(typed(dialect.Shape, [made])[0])
     assert found is not None
     return found
 
@@ -100,7 +101,7 @@ def test_who_holds_what_and_until_when() -> None:
 
 def seen_with(*jobs: dict[str, Any], bound: int = 0, all_namespaces: bool = True) -> Seen:
     """These Jobs, and so many pods on nodes of the first."""
-    read = shapes.read(dialect.Shape, list(jobs))
+    read = typed(dialect.Shape, list(jobs))
     pods = [
         {
             "metadata": {
@@ -115,7 +116,7 @@ def seen_with(*jobs: dict[str, Any], bound: int = 0, all_namespaces: bool = True
     ]
     return Seen(
         nodes=[],
-        pods=shapes.read(shapes.Pod, pods),
+        pods=typed(shapes.Pod, pods),
         places=[place for each in read for place in dialect.places(each)],
         in_kueue=[found for each in read if (found := dialect.in_kueue(each)) is not None],
         all_namespaces=all_namespaces,
@@ -160,7 +161,7 @@ def test_a_run_that_kueue_has_not_admitted_is_told_with_its_queue() -> None:
 def test_a_run_that_somebody_else_has_suspended_is_not_in_the_queue() -> None:
     made, _ = first_job(job())
     made["metadata"]["annotations"][names.ADMITTED] = str(MADE + 1)
-    assert dialect.in_queue(shapes.read(dialect.Shape, [made])[0]) is None
+    assert dialect.in_queue(typed(dialect.Shape, [made])[0]) is None
 
 
 def test_jobs_that_see_the_same_have_the_same_view() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import current_user
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.render.payload import MOST_CODE
 from echelon.errors import Denied
@@ -176,8 +177,8 @@ class ClusterMeter:
 def read_platforms(api: Api) -> frozenset[str]:
     """The platforms of all nodes; raises Denied if they may not be listed."""
     try:
-        nodes = api.list("Node").items
+        nodes = api.list_shapes("Node", shapes.Node)
     except Denied as error:
         raise Denied(error.message, hint="say --platform instead, e.g. linux/amd64") from error
-    about = [node.get("status", {}).get("nodeInfo", {}) for node in nodes]
-    return frozenset(f"{each.get('operatingSystem', 'linux')}/{each['architecture']}" for each in about)
+    about = [node.status.node_info for node in nodes]
+    return frozenset(f"{each.operating_system}/{each.architecture}" for each in about if each.architecture)

@@ -9,8 +9,13 @@ pass as they are. What a text says is not checked here: its readers do (`record`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
+
+from echelon.engines.decoding import convert, decoder_of
+
+T = TypeVar("T")
 Object = dict[str, Any]
 Shape = Any  # a type, AMOUNT, a list with the shape of its entries, a mapping of fields, or an `Each`
 
@@ -107,15 +112,6 @@ _SHAPES: Mapping[str, Shape] = {
     "ConfigMap": {"data": _TEXTS},
     "Deployment": {"spec": {"template": {"spec": _POD}}, "status": {"readyReplicas": int}},
     "EndpointSlice": {"endpoints": [{"addresses": [str], "conditions": {"ready": bool}}], "ports": _PORTS},
-    "Event": {
-        "involvedObject": {"kind": str, "name": str, "uid": str},
-        "reason": str,
-        "message": str,
-        "eventTime": str,
-        "firstTimestamp": str,
-        "lastTimestamp": str,
-        "series": {"lastObservedTime": str},
-    },
     **dict.fromkeys(("PyTorchJob", "TFJob", "MPIJob"), _KUBEFLOW),
     "TrainJob": {
         "spec": {"suspend": bool},
@@ -147,15 +143,6 @@ _SHAPES: Mapping[str, Shape] = {
             "egress": [{"to": _PEERS, "ports": _PORTS}],
         }
     },
-    "Node": {
-        "spec": {"taints": [{"key!": str, "effect": str, "value": str}], "unschedulable": bool},
-        "status": {
-            "allocatable": _AMOUNTS,
-            "capacity": _AMOUNTS,
-            "conditions": _CONDITIONS,
-            "nodeInfo": {"operatingSystem": str, "architecture": str},
-        },
-    },
     "PersistentVolume": {"spec": {"persistentVolumeReclaimPolicy": str}},
     "PersistentVolumeClaim": {
         "spec": _CLAIM_SPEC,
@@ -178,6 +165,24 @@ _SHAPES: Mapping[str, Shape] = {
     _REVIEW: {"status": {"userInfo": {"username": str}}},
     "StorageClass": {"provisioner": str, "reclaimPolicy": str, "volumeBindingMode": str},
 }
+
+
+def decode(content: bytes | msgspec.Raw, shape: type[T]) -> T:
+    """The object that the server wrote, in its shape (`shapes`): what the shape does not name is skipped, and
+    a null is a field that is not there, as it is to the server. Raises msgspec's errors for an object with a
+    field of another type, or without one that it must have.
+    """
+    try:
+        return decoder_of(shape).decode(content)
+    except msgspec.ValidationError:
+        plain: T = convert(_without_nulls(msgspec.json.decode(content)), shape, strict=True)
+        return plain
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value if each is not None] if isinstance(value, list) else value
 
 
 def fit(value: Any, shape: Shape) -> Any:

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from echelon.engines.decoding import decode, decoder_of
+from echelon.engines.kubernetes.client import border
 from echelon.engines.kubernetes.client.answers import no_api_server
 from echelon.engines.kubernetes.client.http.refusals import Gone
 from echelon.engines.kubernetes.client.login.access import Access
@@ -85,7 +86,7 @@ def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Acces
         found: list[T] = []
         for each in raw.items or ():
             with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                found.append(decode(each, shape))
+                found.append(border.decode(each, shape))
         return _Page(metadata=raw.metadata, items=found)
 
     pages = read_pages(fetch, lambda each: each.metadata.more, _PAGE)

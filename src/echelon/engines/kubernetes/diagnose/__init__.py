@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.diagnose.claims import claim_trouble, claims_of, is_tied
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.creation import missing_pods
@@ -84,8 +84,8 @@ def diagnose(
     jobs: Sequence[Object],
     pods: Sequence[Object],
     now: float,
-    events: Sequence[Object] | None = (),
-    nodes: Sequence[Object] | None = None,
+    events: Sequence[shapes.Event] | None = (),
+    nodes: Sequence[shapes.Node] | None = None,
     claims: Sequence[Object] | None = None,
     cluster: Cluster | None = None,
     alone: str | None = None,
@@ -122,7 +122,7 @@ class _Look:
         self,
         *,
         events: Events,
-        nodes: Sequence[Object] | None,
+        nodes: Sequence[shapes.Node] | None,
         claims: Sequence[Object] | None,
         cluster: Cluster | None,
         now: float,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.values import frozen
 
@@ -32,20 +33,19 @@ class Events:
     user may not list them.
     """
 
-    def __init__(self, events: Iterable[Object] | None) -> None:
+    def __init__(self, events: Iterable[shapes.Event] | None) -> None:
         self.known = events is not None
-        self._by_object: dict[tuple[str, str], list[Object]] = {}
+        self._by_object: dict[tuple[str, str], list[shapes.Event]] = {}
         for event in events or ():
-            target = event.get("involvedObject") or {}
-            key = str(target.get("kind")), str(target.get("name"))
-            self._by_object.setdefault(key, []).append(event)
+            target = event.involved_object
+            self._by_object.setdefault((target.kind, target.name), []).append(event)
 
     def of(self, kind: str, obj: Object) -> list[ClusterEvent]:
         """The events of one object, the latest last."""
         about = obj["metadata"]
         found = []
         for event in self._by_object.get((kind, about["name"]), ()):
-            uid = event["involvedObject"].get("uid")
+            uid = event.involved_object.uid
             if uid and about.get("uid") and uid != about["uid"]:
                 continue  # of an earlier object of the same name
             found.append(read_event(event))
@@ -57,15 +57,15 @@ def last_of(events: Sequence[ClusterEvent], *reasons: str) -> ClusterEvent | Non
     return next((each for each in reversed(events) if each.reason in reasons), None)
 
 
-def read_event(event: Object) -> ClusterEvent:
+def read_event(event: shapes.Event) -> ClusterEvent:
     """An event as the API has it."""
-    series = event.get("series") or {}
-    made = moment(event.get("eventTime")) or moment((event.get("metadata") or {}).get("creationTimestamp"))
-    first = moment(event.get("firstTimestamp")) or made or 0.0
-    last = moment(series.get("lastObservedTime")) or moment(event.get("lastTimestamp")) or first
+    repeated = event.series.last_observed_time if event.series is not None else None
+    made = moment(event.event_time) or moment(event.metadata.creation_timestamp)
+    first = moment(event.first_timestamp) or made or 0.0
+    last = moment(repeated) or moment(event.last_timestamp) or first
     return ClusterEvent(
-        reason=one_line(event.get("reason")),
-        message=one_line(event.get("message")).removeprefix(_COMBINED),
+        reason=one_line(event.reason),
+        message=one_line(event.message).removeprefix(_COMBINED),
         first=first,
         last=last,
     )

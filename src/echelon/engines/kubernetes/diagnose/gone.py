@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.diagnose.cluster_events import read_event
 from echelon.engines.kubernetes.fields import whole_number
 from echelon.engines.kubernetes.state.workers import Loss
@@ -27,7 +27,7 @@ _HOW: Mapping[str, Callable[[str], Loss]] = {
 }
 
 
-def loss_of_gone(pods: Sequence[Object], events: Sequence[Object], until: float) -> Loss | None:
+def loss_of_gone(pods: Sequence[Object], events: Sequence[shapes.Event], until: float) -> Loss | None:
     """How the last pod of a worker was lost that is not among its `pods`, the oldest of which comes first;
     it was lost before `until`.
     """
@@ -36,9 +36,9 @@ def loss_of_gone(pods: Sequence[Object], events: Sequence[Object], until: float)
     left, start = {str(each["metadata"].get("uid")) for each in pods}, _start_of_names(pods[-1])
     told = []
     for event in events:
-        target, how = event.get("involvedObject") or {}, _HOW.get(str(event.get("reason")))
-        named = target.get("kind") == "Pod" and str(target.get("name")).startswith(start)
-        if how is not None and named and str(target.get("uid")) not in left:
+        target, how = event.involved_object, _HOW.get(event.reason)
+        named = target.kind == "Pod" and target.name.startswith(start)
+        if how is not None and named and target.uid not in left:
             known = read_event(event)
             if known.last <= until + _SLACK:
                 told.append((known.last, how(known.message)))

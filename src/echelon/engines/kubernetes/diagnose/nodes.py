@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.state.workers import worker_container
 
@@ -18,27 +18,23 @@ if TYPE_CHECKING:
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
 
-def untolerated(pod: Object, nodes: Sequence[Object]) -> list[Mapping[str, Any]]:
+def untolerated(pod: Object, nodes: Sequence[shapes.Node]) -> list[shapes.Taint]:
     """The taints that the pod does not tolerate, each once."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or []
-    found: list[Mapping[str, Any]] = []
-    for node in nodes:
-        for taint in (node.get("spec") or {}).get("taints") or []:
-            plain = {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)}
-            away = taint.get("effect") in _KEEPS_AWAY and not any(
-                _tolerates(each, taint) for each in tolerations
-            )
-            if away and plain not in found:
-                found.append(plain)
+    found: list[shapes.Taint] = []
+    for taint in (each for node in nodes for each in node.spec.taints):
+        away = taint.effect in _KEEPS_AWAY and not any(_tolerates(each, taint) for each in tolerations)
+        if away and taint not in found:
+            found.append(taint)
     return found
 
 
-def capacity(node: Object, resource: str) -> int:
+def capacity(node: shapes.Node, resource: str) -> int:
     """The allocatable amount of a node's resource, in thousandths."""
-    return amount_of(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))
+    return amount_of(node.status.allocatable.get(resource, "0"))
 
 
-def large_enough(pod: Object, nodes: Sequence[Object]) -> list[Object]:
+def large_enough(pod: Object, nodes: Sequence[shapes.Node]) -> list[shapes.Node]:
     """The nodes that could hold the pod if they were empty."""
     resources = worker_container(pod.get("spec") or {}).get("resources") or {}
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
@@ -49,14 +45,13 @@ def large_enough(pod: Object, nodes: Sequence[Object]) -> list[Object]:
     ]
 
 
-def product_trouble(pod: Object, nodes: Sequence[Object]) -> tuple[str, str] | None:
+def product_trouble(pod: Object, nodes: Sequence[shapes.Node]) -> tuple[str, str] | None:
     """A clause and hint if no node has a GPU of the requested model; None if one has."""
     wanted = [each for each in _expressions(pod) if each.get("key") == names.GPU_PRODUCT]
     if not wanted or any(_has(node, wanted[0]) for node in nodes):
         return None
-    there = sorted(
-        {str(_labels(node)[names.GPU_PRODUCT]) for node in nodes if names.GPU_PRODUCT in _labels(node)}
-    )
+    models = (node.metadata.labels.get(names.GPU_PRODUCT) for node in nodes)
+    there = sorted({each for each in models if each is not None})
     asked = " or ".join(wanted[0].get("values") or ["the one asked for"])
     hint = (
         f"change --gpu-type; there are: {', '.join(there)}"
@@ -66,10 +61,10 @@ def product_trouble(pod: Object, nodes: Sequence[Object]) -> tuple[str, str] | N
     return f"no node has a GPU of model {asked}", hint
 
 
-def no_such_label(pod: Object, nodes: Sequence[Object]) -> str | None:
+def no_such_label(pod: Object, nodes: Sequence[shapes.Node]) -> str | None:
     """A label that the pod requires and no node has, as KEY=VALUE."""
     for key, value in ((pod.get("spec") or {}).get("nodeSelector") or {}).items():
-        if not any(_labels(node).get(key) == value for node in nodes):
+        if not any(node.metadata.labels.get(key) == value for node in nodes):
             return f"{key}={value}"
     for each in _expressions(pod):
         if each.get("operator") == "In" and not any(_has(node, each) for node in nodes):
@@ -77,14 +72,14 @@ def no_such_label(pod: Object, nodes: Sequence[Object]) -> str | None:
     return None
 
 
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+def _tolerates(toleration: Mapping[str, Any], taint: shapes.Taint) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.effect:
         return False
-    if toleration.get("key") and toleration["key"] != taint.get("key"):
+    if toleration.get("key") and toleration["key"] != taint.key:
         return False
     if toleration.get("operator") == "Exists":
         return True
-    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == taint.value
 
 
 def _expressions(pod: Object) -> Iterator[Mapping[str, Any]]:
@@ -97,10 +92,5 @@ def _expressions(pod: Object) -> Iterator[Mapping[str, Any]]:
         yield from terms[0].get("matchExpressions") or []
 
 
-def _has(node: Object, expression: Mapping[str, Any]) -> bool:
-    return _labels(node).get(expression.get("key")) in (expression.get("values") or [])
-
-
-def _labels(node: Object) -> Mapping[Any, Any]:
-    found: Mapping[Any, Any] = node["metadata"].get("labels") or {}
-    return found
+def _has(node: shapes.Node, expression: Mapping[str, Any]) -> bool:
+    return node.metadata.labels.get(expression["key"]) in (expression.get("values") or [])

@@ -6,10 +6,10 @@ becomes: which resource, how much is free where, which taint, which label."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.diagnose.nodes import (
     capacity,
     large_enough,
@@ -78,7 +78,7 @@ def read_scheduler(message: str) -> Unfit:
 def explain_unfit(
     unfit: Unfit,
     pod: Object,
-    nodes: Sequence[Object] | None,
+    nodes: Sequence[shapes.Node] | None,
     cluster: Cluster | None,
     tied_claims: Sequence[str] = (),
 ) -> tuple[str, str]:
@@ -115,7 +115,7 @@ def _explain(
     what: str,
     total: int,
     pod: Object,
-    nodes: Sequence[Object] | None,
+    nodes: Sequence[shapes.Node] | None,
     cluster: Cluster | None,
     tied_claims: Sequence[str],
 ) -> tuple[int, str, str]:
@@ -150,7 +150,7 @@ def _shortage(
     resource: str,
     total: int,
     pod: Object,
-    nodes: Sequence[Object] | None,
+    nodes: Sequence[shapes.Node] | None,
     cluster: Cluster | None,
 ) -> tuple[int, str, str]:
     asked = _asked(pod, resource)
@@ -179,20 +179,19 @@ def _shortage(
 
 
 def _taint(
-    count: int, what: str, total: int, pod: Object, nodes: Sequence[Object] | None
+    count: int, what: str, total: int, pod: Object, nodes: Sequence[shapes.Node] | None
 ) -> tuple[int, str, str]:
     named = _TAINT.search(what)  # Kubernetes before 1.36 names it
     taints = untolerated(pod, nodes or ())
     if named:
-        taints = [each for each in taints if each.get("key") == named["key"]] or [
-            {"key": named["key"], "value": named["value"].strip()}
-        ]
+        told = shapes.Taint(key=named["key"], value=named["value"].strip())
+        taints = [each for each in taints if each.key == told.key] or [told]
     ours = _of(count, total, "is", "are")
     if not taints:
         return 3, f"{ours} tainted against it", "`kubectl describe nodes` shows the taints; see --toleration"
-    unwell = [each for each in taints if str(each.get("key", "")).startswith("node.kubernetes.io/")]
+    unwell = [each for each in taints if each.key.startswith("node.kubernetes.io/")]
     if len(unwell) == len(taints):
-        states = ", ".join(sorted({str(each["key"]).partition("/")[2] for each in unwell}))
+        states = ", ".join(sorted({each.key.partition("/")[2] for each in unwell}))
         return 4, f"{ours} {states.replace('unschedulable', 'cordoned')}", ""
     texts = sorted({_taint_text(each) for each in taints if each not in unwell})
     # A taint on a node that is large enough is a better reason than the size of the others.
@@ -202,7 +201,7 @@ def _taint(
     return (-1 if best else 3), f"{ours} tainted {', '.join(texts)}", hint
 
 
-def _labels(count: int, total: int, pod: Object, nodes: Sequence[Object] | None) -> tuple[int, str, str]:
+def _labels(count: int, total: int, pod: Object, nodes: Sequence[shapes.Node] | None) -> tuple[int, str, str]:
     hint = "`kubectl get nodes --show-labels` shows what nodes have; see --node-selector"
     if nodes is not None:
         product = product_trouble(pod, nodes)
@@ -223,10 +222,10 @@ def _of(count: int, total: int, one: str, many: str) -> str:
     return f"{count} of {total} nodes {one if count == 1 else many}"
 
 
-def _taint_text(taint: Mapping[str, Any]) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    effect = f":{taint['effect']}" if taint.get("effect") else ""
-    return f"{taint.get('key')}{value}{effect}"
+def _taint_text(taint: shapes.Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    effect = f":{taint.effect}" if taint.effect else ""
+    return f"{taint.key}{value}{effect}"
 
 
 def _asked(pod: Object, resource: str) -> str:

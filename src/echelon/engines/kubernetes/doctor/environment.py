@@ -94,7 +94,7 @@ def check_gpus(
         yield Finding(
             level="degraded",
             what="GPUs",
-            found=f"none on {some_of(silent, _NAMED)}, though the label nvidia.com/gpu.present is there",
+            found=f"none on {some_of(silent, _NAMED)}, though the label {names.GPU_PRESENT} is there",
             fix="--gpus there: the device plugin does not run: kubectl get pods -A | grep device-plugin",
         )
     elif not models:
@@ -127,7 +127,7 @@ def _gpus_of(model: str, having: Sequence[Node], *, free_known: bool) -> Finding
 
 def _should_have_gpus(node: shapes.Node) -> bool:
     offered = node.status.allocatable.get(names.GPU, 0)
-    return node.metadata.labels.present == "true" and amount_of(offered) == 0
+    return node.metadata.labels.get(names.GPU_PRESENT) == "true" and amount_of(offered) == 0
 
 
 def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) -> Iterator[Finding]:

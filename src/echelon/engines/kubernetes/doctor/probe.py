@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from echelon.engines.findings import mpi_finding
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.state.workers import container_end, container_state
@@ -115,13 +115,9 @@ def _judge(api: Api, pod: Object, image: str) -> Iterator[Finding]:
     assert end is not None
     said = json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
     version = tuple(said.get("python") or ())
-    messages = [
-        each.get("message")
-        for each in _events(api, pod["metadata"]["name"])
-        if each.get("reason") == "Pulled"
-    ]
-    took = re.search(r"in ([\d.]+m?s)", str(messages[-1])) if messages else None
-    how = f", pulled in {took[1]}" if took else ", on the node already" if messages else ""
+    pulled = [each for each in _events(api, pod["metadata"]["name"]) if each.reason == "Pulled"]
+    took = re.search(r"in ([\d.]+m?s)", pulled[-1].message) if pulled else None
+    how = f", pulled in {took[1]}" if took else ", on the node already" if pulled else ""
     if not version:
         yield Finding(
             level="missing",
@@ -148,13 +144,13 @@ def _judge(api: Api, pod: Object, image: str) -> Iterator[Finding]:
         )
 
 
-def _events(api: Api, name: str) -> list[Object]:
+def _events(api: Api, name: str) -> list[shapes.Event]:
     """The events of the Job and of its pod, whose name begins with the Job's."""
     try:
-        found = api.list("Event").items
+        found = api.list_shapes("Event", shapes.Event)
     except Denied:
         return []
-    return [each for each in found if str((each.get("involvedObject") or {}).get("name")).startswith(name)]
+    return [each for each in found if each.involved_object.name.startswith(name)]
 
 
 def probe_job(

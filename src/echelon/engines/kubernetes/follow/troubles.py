@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.diagnose.gone import KEPT, loss_of_gone
@@ -41,20 +41,22 @@ def find_troubles(
     if not jobs or (is_well(jobs, pods) and not any(map(workers.loss_of, newest))):
         return []
     stuck = _stuck(api, pods)
-    events = _listed(api, "Event")
+    events: Sequence[shapes.Event] | None = None
+    with suppress(Denied):
+        events = api.list_shapes("Event", shapes.Event)
     found = diagnose(jobs=jobs, pods=pods, now=time.time(), events=events, alone=alone, restarts=restarts)
     if not any(each.kind in _SPACE for each in found):
         return stuck + found
-    try:
-        cluster = inventory.look(api)
-    except EchelonError:
-        cluster = None
+    nodes = cluster = None
+    with suppress(EchelonError):
+        seen = inventory.see(api)
+        nodes, cluster = seen.nodes, inventory.look(api, seen=seen)
     return stuck + diagnose(
         jobs=jobs,
         pods=pods,
         now=time.time(),
         events=events,
-        nodes=_listed(api, "Node"),
+        nodes=nodes,
         claims=_listed(api, "PersistentVolumeClaim"),
         cluster=cluster if cluster is not None and cluster.known else None,
         alone=alone,
@@ -64,11 +66,11 @@ def find_troubles(
 
 def explain_loss(api: Api, pods: Sequence[Object], until: float) -> workers.Loss | None:
     """How the pod of a worker was lost that `pods` have replaced, as far as the cluster still tells."""
-    events = None
+    events: Sequence[shapes.Event] = ()
     if time.time() - until < KEPT:
         with suppress(EchelonError):  # a right is missing: the run is told all the same
-            events = api.list("Event").items
-    return loss_of_gone(pods, events or (), until)
+            events = api.list_shapes("Event", shapes.Event)
+    return loss_of_gone(pods, events, until)
 
 
 def _waits_for_kueue(api: Api, jobs: Sequence[Object]) -> Trouble | None:

@@ -5,7 +5,7 @@ All GPUs of a run are of one resource, since its pods ask for one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes.requests import Sums
@@ -42,36 +42,36 @@ def _preference(resource: str) -> tuple[int, str]:
     return whole, resource
 
 
-def model_of(about: shapes.NodeLabels, resource: str) -> str:
+def model_of(labels: Mapping[str, str], resource: str) -> str:
     """The model of a node's GPUs, as feature discovery labels it; a slice adds its profile."""
+    product = labels.get(names.gpu_product(resource), "")
     if resource.startswith(names.MIG):
         profile = f"MIG-{resource.removeprefix(names.MIG)}"
-        return f"{about.product}-{profile}" if about.product else profile
-    if resource == names.AMD_GPU:
-        return about.amd_product
-    return about.product if resource == names.GPU else about.intel_product
+        return f"{product}-{profile}" if product else profile
+    return product
 
 
 def gpus_of(node: shapes.Node, resource: str, count: int, holders: Sums) -> tuple[Gpu, ...]:
     """A node's GPUs of one resource: as many as it has, and who holds how many of them."""
-    about = node.metadata.labels
+    labels = node.metadata.labels
     count = min(count, _MOST_GPUS)
     # A pod may ask for more than there is, and be bound to the node by who made it.
     shares = ((name, min(amount // 1000, count)) for name, amount in sorted(holders.items()))
     held: list[str | None] = [name for name, share in shares for _ in range(share)]
-    model, memory = model_of(about, resource), _memory(about, resource)
+    model, memory = model_of(labels, resource), _memory(labels, resource)
     return tuple(
         Gpu(id=f"{node.metadata.name}/{number}", model=model, memory=memory, holder=holder)
         for number, holder in enumerate([*held, *[None] * count][:count])
     )
 
 
-def _memory(about: shapes.NodeLabels, resource: str) -> int:
+def _memory(labels: Mapping[str, str], resource: str) -> int:
     try:
         if resource == names.GPU:
-            return int(about.memory) * 2**20
+            return int(labels.get(names.GPU_MEMORY, "")) * 2**20
         if resource == names.AMD_GPU:
-            return to_whole(f"{about.amd_memory}i" if about.amd_memory[-1:].isalpha() else about.amd_memory)
+            memory = labels.get(names.AMD_MEMORY, "")
+            return to_whole(f"{memory}i" if memory[-1:].isalpha() else memory)
     except ValueError:  # no such label, or an unknown form
         pass
     return 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.nodes.gpus import gpu_resource, gpus_of, is_gpu
@@ -23,6 +23,7 @@ from echelon.values import frozen
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
+T = TypeVar("T")
 Toleration = Mapping[str, Any]
 # Every worker with GPUs tolerates the taints by which clusters keep other pods away from their GPUs.
 GPU_TOLERATIONS: tuple[Toleration, ...] = tuple({"key": key, "operator": "Exists"} for key in names.GPUS)
@@ -100,7 +101,7 @@ def see(api: Api, *, selector: str = "") -> Seen:
     # The API server filters out ended and unscheduled pods: a cluster's history may be long.
     bound = ",".join(["spec.nodeName!=", *(f"status.phase!={phase}" for phase in ENDED)])
 
-    def listed(kind: str, shape: type[shapes.T], **which: str) -> list[shapes.T] | None:
+    def listed(kind: str, shape: type[T], **which: str) -> list[T] | None:
         try:
             return list(api.list_shapes(kind, shape, **which))
         except Denied:
@@ -165,11 +166,11 @@ def to_cluster(
     )
 
 
-def no_such_nodes(nodes: Iterable[Mapping[str, Any]], wanted: Mapping[str, str]) -> Unplaceable:
+def no_such_nodes(nodes: Iterable[shapes.Node], wanted: Mapping[str, str]) -> Unplaceable:
     """The refusal of a node selector that selects no node: which label no node has, and what nodes have."""
-    labels = [node["metadata"].get("labels") or {} for node in nodes]
+    labels = [node.metadata.labels for node in nodes]
     for key, value in wanted.items():
-        there = sorted({str(each[key]) for each in labels if key in each})
+        there = sorted({each[key] for each in labels if key in each})
         if value in there:
             continue
         hint = (
@@ -212,14 +213,14 @@ class Closed:
 
 def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> Closed | None:
     """Why a node takes no worker now; None if it takes them."""
-    ready = [each.status for each in node.status.conditions or () if each.type == "Ready"]
+    ready = [each.status for each in node.status.conditions if each.type == "Ready"]
     if ready != ["True"]:
         return Closed(why="not ready", passing=True)
     if node.spec.unschedulable:
         return Closed(why="cordoned", passing=True)
-    if node.metadata.labels.system != "linux":
-        return Closed(why=f"runs {node.metadata.labels.system}", passing=False)
-    for taint in node.spec.taints or ():
+    if (system := node.metadata.labels.get(names.SYSTEM, "linux")) != "linux":
+        return Closed(why=f"runs {system}", passing=False)
+    for taint in node.spec.taints:
         if taint.effect != "PreferNoSchedule" and not any(_tolerates(each, taint) for each in tolerations):
             text = f"{taint.key}={taint.value}" if taint.value else taint.key
             passing = taint.key.startswith(_PASSING)
@@ -268,11 +269,10 @@ def _why_full(node: shapes.Node, use: _Use) -> Closed | None:
     return Closed(why=f"full: {use.pods} pods", passing=True)
 
 
-def _domains(about: shapes.NodeLabels) -> tuple[str, ...]:
+def _domains(labels: Mapping[str, str]) -> tuple[str, ...]:
     """The parts of the network that a node belongs to, the widest first."""
-    block = about.block or about.google_block or about.amazon_block
-    rack = about.rack or about.google_rack or about.amazon_rack
-    return (about.zone, block, rack, about.clique)
+    levels = ((names.ZONE,), names.BLOCKS, names.RACKS, (names.GPU_CLIQUE,))
+    return tuple(next((labels[key] for key in keys if labels.get(key)), "") for keys in levels)
 
 
 def _is_other(name: str) -> bool:

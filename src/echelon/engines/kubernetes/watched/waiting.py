@@ -6,10 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes import shapes
+from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.diagnose.cluster_events import read_event
 from echelon.engines.kubernetes.diagnose.kueue import queue_of
 from echelon.engines.kubernetes.diagnose.trouble import Trouble
-from echelon.engines.kubernetes.fields import moment, one_line
+from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.watched.state import Seen, as_jobs, as_worker
 
@@ -45,6 +47,6 @@ def _refusal(api: Api, job: Mapping[str, Any]) -> str | None:
     """What the controller said of a job that it cannot act on, the last thing, in an event."""
     about = job["metadata"]
     chosen = f"involvedObject.name={about['name']},involvedObject.uid={about.get('uid')},type=Warning"
-    found: list[Object] = api.list("Event", fields=chosen).items
-    said = sorted(found, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime")))
-    return one_line(said[-1].get("message")) or None if said else None
+    said = map(read_event, api.list_shapes("Event", shapes.Event, fields=chosen))
+    newest = max(said, key=lambda each: each.last, default=None)
+    return newest.message or None if newest is not None else None
