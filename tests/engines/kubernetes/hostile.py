@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from hypothesis import strategies as st
 from testbed.kubectl import Object
+from tests.engines.kubernetes.api_server import merged
 from tests.engines.kubernetes.rendered import CASES, SHIPPED, planned
-from tests.engines.kubernetes.test_record import patched
 
 from echelon.engines.kubernetes import ledger, names, record
 from echelon.engines.kubernetes.client.http.refusals import Request
@@ -164,8 +164,8 @@ def _record(name: str) -> Object:
     obj = record.new(replace(run, ref=ref, job=replace(run.job, name=name)), SHIPPED)
     obj["metadata"] |= _about(name, resourceVersion="17")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}-job"}
-    obj = patched(obj, record.tied([owner]))
-    return patched(obj, record.claimed(Claim(holder="there/1/ab", until=_AT + 90)))
+    obj = merged(obj, record.tied([owner]))
+    return merged(obj, record.claimed(Claim(holder="there/1/ab", until=_AT + 90)))
 
 
 def _job(name: str, *, waits: bool = False) -> Object:
@@ -178,7 +178,7 @@ def _job(name: str, *, waits: bool = False) -> Object:
     job["metadata"]["uid"] = f"uid-{name}-job"
     job["metadata"]["annotations"][names.RECORD_UID] = f"uid-{name}"
     why = (record.Waiting(at=_AT, reason="no room"),)
-    return patched(job, ledger.queued(job, why, at=_AT)) if waits else job
+    return merged(job, ledger.queued(job, why, at=_AT)) if waits else job
 
 
 def whole_cluster() -> list[Object]:
@@ -189,11 +189,11 @@ def whole_cluster() -> list[Object]:
         "startTime": _MADE,
         "conditions": [{"type": "Suspended", "status": "False", "lastTransitionTime": _MADE, "reason": "x"}],
     }
-    ended = patched(
+    ended = merged(
         _record("ended"),
         record.finished(ends.stopped("by ann", at=_AT), Collected(at=_AT, host="here", path="/home/ann/r")),
     )
-    stopping = patched(_record("stopped"), record.stopping(Stop(at=_AT, reason="by ann")))
+    stopping = merged(_record("stopped"), record.stopping(Stop(at=_AT, reason="by ann")))
     return [
         _record(RUN),
         ended,

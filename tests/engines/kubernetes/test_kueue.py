@@ -6,7 +6,7 @@ import json
 from typing import Literal
 
 import pytest
-from tests.engines.kubernetes.queue.test_admitting import Server
+from tests.engines.kubernetes.api_server import ApiServer
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
@@ -52,26 +52,28 @@ def test_one_that_waits_is_deleted_by_a_stop_and_its_record_stays(
 ) -> None:
     """Kueue suspends a job that is started without its quota, so that it would not end."""
     said = Settings(script="t.py", workers=2, framework="plain", image="x", queue="team", job_kind=kind)
-    wanted, server = to_job(said, name="demo"), Server()
-    known = server.create(record.new(record_of(wanted), SHIPPED))
+    wanted, server = to_job(said, name="demo"), ApiServer()
+    known = server.api.create(record.new(record_of(wanted), SHIPPED))
     ref = RunRef(engine="k8s", name="demo", namespace="team")
     plan = fit(wanted, cluster())
     assert not isinstance(plan, NoRoom)
     own = {"labels": {names.RUN: "demo"}, "ownerReferences": [owner_reference(known)]}
-    server.create({"kind": "ConfigMap", "metadata": {"name": map_names("demo", SHIPPED)[0], **own}})
-    server.create({"kind": "ConfigMap", "metadata": {"name": "other"}})
+    server.api.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": map_names("demo", SHIPPED)[0], **own}}
+    )
+    server.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
     for each in ("Secret", "Service"):
-        server.create({"kind": each, "metadata": {"name": "demo", **own}})
+        server.api.create({"apiVersion": "v1", "kind": each, "metadata": {"name": "demo", **own}})
     stored = record.read(known, ref)
     (made,) = dialects.named(kind).render(stored.run, plan, SHIPPED)
-    (job,) = [server.create(made)]
-    objects.tie_record(server, stored, [job])  # type: ignore[arg-type]
+    (job,) = [server.api.create(made)]
+    objects.tie_record(server.api, stored, [job])
     assert server.objects["ConfigMap", "demo"]["metadata"]["ownerReferences"]
 
-    control.end_run(server, stored, [job])  # type: ignore[arg-type]
+    control.end_run(server.api, stored, [job])
     assert {*server.objects} == {("ConfigMap", "demo"), ("ConfigMap", "other")}
     assert not server.objects["ConfigMap", "demo"]["metadata"]["ownerReferences"]
-    control.end_run(server, stored, [job])  # type: ignore[arg-type]
+    control.end_run(server.api, stored, [job])
 
 
 def test_without_kueue_it_is_refused(api: Api, stand_in: StandIn) -> None:

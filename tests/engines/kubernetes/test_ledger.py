@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from tests.engines.kubernetes.api_server import merged
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
 from tests.engines.kubernetes.typed import typed
 
@@ -72,19 +73,6 @@ def jobs_of(run: Record, plan: Plan) -> list[Object]:
         if number:
             each["metadata"]["ownerReferences"] = [{"uid": "the-record"}]
     return made
-
-
-def merged(old: Any, change: Any) -> Any:
-    """What the API server makes of a merge patch."""
-    if not isinstance(change, dict):
-        return change
-    found = dict(old) if isinstance(old, dict) else {}
-    for key, value in change.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), value)
-    return found
 
 
 def stored_of(run: Record, **more: Any) -> Stored:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from testbed.kubectl import Object
+from tests.engines.kubernetes.api_server import merged
 from tests.engines.kubernetes.small import RECORD, record_object, stored
 
 from echelon.admission import plan_anywhere
@@ -25,17 +25,6 @@ from echelon.model.run import SCHEMA, RunRef
 REF = RunRef(engine="k8s", name="demo", namespace="ours")
 SHIPPED = Shipped(agent=10, code=20, digest="ab", rest="cd")
 PLAN = plan_anywhere(replace(RECORD.job, framework="plain"))
-
-
-def patched(obj: Object, change: Object) -> Object:
-    """What the API server makes of a merge patch."""
-    made = dict(obj)
-    for key, value in change.items():
-        if value is None:
-            made.pop(key, None)
-        else:
-            made[key] = patched(made.get(key) or {}, value) if isinstance(value, dict) else value
-    return made
 
 
 def test_the_reasons_for_which_a_run_waits_are_kept() -> None:
@@ -65,11 +54,11 @@ def test_every_change_is_read_back() -> None:
         record.finished(end, collected, plan=PLAN),
         record.claimed(claim),
     ):
-        obj = patched(obj, change)
+        obj = merged(obj, change)
     found = record.read(obj, REF)
     assert (found.run.plan, found.started, found.owners) == (PLAN, True, frozenset({"j"}))
     assert (found.stop, found.end, found.collected, found.claim) == (stop, end, collected, claim)
-    assert record.read(patched(obj, record.claimed(None)), REF).claim is None
+    assert record.read(merged(obj, record.claimed(None)), REF).claim is None
 
 
 def test_the_record_of_a_run_that_takes_the_place_of_a_step_names_no_parent() -> None:
@@ -79,8 +68,8 @@ def test_the_record_of_a_run_that_takes_the_place_of_a_step_names_no_parent() ->
     assert step["metadata"]["labels"][names.PARENT] == "t-1"
     step["metadata"]["resourceVersion"] = "3"
     made = record.new(RECORD, SHIPPED)
-    assert patched(step, record.renewed(step, made))["metadata"]["labels"] == made["metadata"]["labels"]
-    assert patched(step, record.renewed(step, step))["metadata"]["labels"] == step["metadata"]["labels"]
+    assert merged(step, record.renewed(step, made))["metadata"]["labels"] == made["metadata"]["labels"]
+    assert merged(step, record.renewed(step, step))["metadata"]["labels"] == step["metadata"]["labels"]
 
 
 def test_a_change_may_depend_on_the_version_it_was_decided_on() -> None:

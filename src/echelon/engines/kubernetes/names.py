@@ -36,6 +36,7 @@ RESULTS = "results"
 TRANSFER = "transfer"
 RUNTIME = "runtime"
 NOTEBOOK = "notebook"
+DOCTOR = "doctor"
 WORKLOAD = "workload"  # of Kueue's, for a run of several Jobs
 
 # Annotations; those of the record are `record`'s own.

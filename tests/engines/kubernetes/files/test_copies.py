@@ -10,15 +10,15 @@ from tests.engines.kubernetes.stand_in import StandIn, says
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.files.copies import list_copies
-from echelon.engines.kubernetes.files.copy_pod import CopyPod, objects_of
+from echelon.engines.kubernetes.files.copy_pod import CopyPod, job_of
 from echelon.model.copy import OpenCopy
 from echelon.model.pods.pod import PodOptions
 
 
 def made(name: str, created: str, *, writes: bool = False, **status: Any) -> Object:
     """A copy's Job as the API server has it."""
-    pod = CopyPod(name=name, claim="data", options=PodOptions(), owner="Ann B", writes=writes)
-    job, _ = objects_of(pod, b"")
+    pod = CopyPod(claim="data", options=PodOptions(), owner="Ann B", writes=writes)
+    job = job_of(name, pod, "")
     return {**job, "metadata": {**job["metadata"], "creationTimestamp": created}, "status": status}
 
 

@@ -18,7 +18,7 @@ from tests.engines.kubernetes.ordinary import claim
 from tests.testbed import manifests
 
 from echelon.bundle.zipapp import agent_archive
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, one_pod
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.kubeconfig import load_access
 from echelon.engines.kubernetes.files import copy_pod
@@ -94,8 +94,9 @@ def test_a_pod_with_the_labels_of_one_that_copies_gets_nothing(
 ) -> None:
     """Anybody may make one, and it may run before the pod of the Job does."""
     monkeypatch.setattr("secrets.token_hex", lambda _: "0")
-    made = copy_pod.CopyPod(name="cp-0", claim="", options=options, owner="eve", writes=True)
-    labels = copy_pod.objects_of(made, b"")[0]["spec"]["template"]["metadata"]["labels"]
+    made = copy_pod.CopyPod(claim="", options=options, owner="eve", writes=True)
+    labels = copy_pod.job_of("cp-0", made, "")["spec"]["template"]["metadata"]["labels"]
+    labels |= {names.JOB_NAME: "cp-0"}
     container = {"name": names.CONTAINER, "image": options.image, "command": ["sleep", "600"]}
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
     about = {"name": "cp-0-aaaaa", "labels": labels}
@@ -127,7 +128,7 @@ def test_a_restricted_namespace(
 ) -> None:
     namespace("label", "namespace", namespace.namespace, f"{names.SECURITY_LEVEL}=restricted")
     if level != "restricted":
-        monkeypatch.setattr(copy_pod, "level_of", lambda _api: None)
+        monkeypatch.setattr(one_pod, "level_of", lambda _api: None)
     source = fill(tmp_path / "source", 10_000)
     with reach(api, data, options) as opener:
         send_tree(opener, source, f"{MOUNT}/in")

@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.engines.kubernetes.queue.test_admitting import Server
+from tests.engines.kubernetes.api_server import ApiServer
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import NotThere
-from echelon.engines.kubernetes.notebook import servers
 from echelon.engines.kubernetes.notebook.servers import PodNotebooks
+from echelon.engines.kubernetes.one_pod import OnePod
 from echelon.engines.notebook_servers import ServerRemoved, ServerSettings
 from echelon.model.pods.pod import Output, PodOptions
 from echelon.model.resources import Resources
 
-Object = dict[str, Any]
 CLAIM = names.server_claim("me")
 ASKED = ServerSettings(pod=PodOptions(image="jupyter"), resources=Resources(), files=Output(size=2**30))
 
 
-class Cluster(Server):
+class Cluster(ApiServer):
     """A namespace with a default storage class."""
 
     def __init__(self) -> None:
-        super().__init__()
         default = {"storageclass.kubernetes.io/is-default-class": "true"}
         about = {"name": "standard", "annotations": default}
-        self.objects["StorageClass", "standard"] = {"metadata": about}
-
-    def get(self, kind: str, name: str, **_: object) -> Object:
-        found = self.find(kind, name)
-        if found is None:
-            raise NotThere(name, hint="")
-        return found
+        super().__init__({"kind": "StorageClass", "metadata": about})
 
     def claims(self) -> list[str]:
         return [name for kind, name in self.objects if kind == "PersistentVolumeClaim"]
@@ -52,12 +42,11 @@ Machine = Callable[[str], PodNotebooks]
 @pytest.fixture
 def machine(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The commands on a machine of that name; its server answers at once."""
-    monkeypatch.setattr(servers, "wait_for_answer", lambda *_, **__: None)
-    monkeypatch.setattr(servers, "level_of", lambda _: None)
+    monkeypatch.setattr(OnePod, "wait", lambda *_: None)
 
     def use(name: str) -> PodNotebooks:
         monkeypatch.setenv("ECHELON_HOME", str(tmp_path / name))
-        return PodNotebooks(lambda: cluster)  # type: ignore[arg-type, return-value]
+        return PodNotebooks(lambda: cluster.api)
 
     return use
 

@@ -23,11 +23,11 @@ AROUND = Surrounding(owner="ann@example.org", gpu_resource="nvidia.com/gpu")
 
 
 def pod_of(asked: ServerSettings, around: Surrounding = AROUND) -> dict:
-    return objects.job_object("ann", asked, around)["spec"]["template"]["spec"]
+    return objects.server_object("ann", asked, around)["spec"]["template"]["spec"]
 
 
 def test_the_token_is_in_the_secret_alone() -> None:
-    job = objects.job_object("ann", ASKED, AROUND)
+    job = objects.server_object("ann", ASKED, AROUND)
     made = {**job, "metadata": {**job["metadata"], "uid": "1"}}
     secret = objects.secret_object("ann", "ann", made, "abc123")
     assert objects.token_of(secret) == "abc123"
@@ -76,7 +76,7 @@ def test_other_settings_make_another_digest() -> None:
     other = replace(ASKED, pod=replace(ASKED.pod, image="other"))
     assert objects.digest_of(ASKED) == objects.digest_of(replace(ASKED))
     assert objects.digest_of(ASKED) != objects.digest_of(other)
-    assert objects.job_object("ann", ASKED, AROUND)["metadata"]["annotations"][
+    assert objects.server_object("ann", ASKED, AROUND)["metadata"]["annotations"][
         "echelon.dev/asked"
     ] == objects.digest_of(ASKED)
 

@@ -12,19 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.engines.kubernetes.api_server import ApiServer, Asked, refused
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
-from tests.engines.kubernetes.test_ledger import job, merged, on
+from tests.engines.kubernetes.test_ledger import job, on
 
 from echelon.engines.base import ShapeKept, Taken
 from echelon.engines.kubernetes import control, names, record
-from echelon.engines.kubernetes.client.api import AlreadyThere, Conflict, Invalid, Listing, NotThere
 from echelon.engines.kubernetes.follow import evidence
 from echelon.engines.kubernetes.follow.view import look
 from echelon.engines.kubernetes.queue import admitting
 from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.engines.kubernetes.state.outcome import finished_event
-from echelon.errors import Denied
 from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
@@ -37,114 +36,43 @@ class Killed(BaseException):
     """The client ended here."""
 
 
-class Server:
-    """Objects by kind and name. `frozen`: pods of suspended Jobs keep their resources. `may` are the verbs
-    that the user has; all that was done is in `done`.
-    """
-
-    namespace = "team"
+class Server(ApiServer):
+    """One on which a client may be killed: at a write, before or after it is done."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Object] = {}
-        self.frozen = False
-        self.denied: set[str] = set()
-        self.killed_at = 0  # the client is killed at this write, before or after it is done
+        super().__init__({"kind": "Namespace", "metadata": {"name": "team"}})
+        self.killed_at = 0
         self.killed_after = False
-        self.done: list[tuple[str, str, str]] = []
-        self.before_patch: Callable[[str], object] = lambda _name: None
-        self._versions = itertools.count(1)
+        self.rules.append(lambda asked: self.killed_after or self._kill(asked))
+        self.after = lambda asked: self.killed_after and self._kill(asked)
 
-    def _check(self, verb: str, kind: str, name: str) -> None:
-        self.done.append((verb, kind, name))
-        if f"{verb} {kind}" in self.denied or f"{verb} *" in self.denied:
-            raise Denied(f"you may not {verb} {kind}", hint="")
+    def _kill(self, asked: Asked) -> None:
+        if asked.changes and asked.verb != "delete":
+            self.killed_at -= 1
+            if self.killed_at == 0:
+                raise Killed
 
-    def find(self, kind: str, name: str, **_: object) -> Object | None:
-        self._check("get", kind, name)
-        return copy.deepcopy(self.objects.get((kind, name)))
+    def freeze(self) -> None:
+        """Let pods of suspended Jobs keep their resources."""
+        self.rules.append(frozen)
 
-    def list(self, kind: str, *, selector: str = "", **_: object) -> Listing:
-        self._check("list", kind, selector)
-        wanted = dict(each.split("=") for each in selector.split(",") if each)
-        found = [
-            copy.deepcopy(obj)
-            for (of, _), obj in self.objects.items()
-            if of == kind and wanted.items() <= obj["metadata"].get("labels", {}).items()
-        ]
-        return Listing(items=found, version="1")
 
-    def _write(self) -> None:
-        self.killed_at -= 1
-        if self.killed_at == 0:
-            raise Killed
-
-    def create(self, obj: Object, **_: object) -> Object:
-        if not self.killed_after:
-            self._write()
-        made = self._create(obj)
-        if self.killed_after:
-            self._write()
-        return made
-
-    def _create(self, obj: Object) -> Object:
-        kind, name = obj["kind"], obj["metadata"]["name"]
-        self._check("create", kind, name)
-        if (kind, name) in self.objects:
-            raise AlreadyThere(name, hint="")
-        number = str(next(self._versions))
-        made = copy.deepcopy(obj)
-        made["metadata"] |= {"uid": f"{name}-{number}", "resourceVersion": number, "generation": 1}
-        self.objects[kind, name] = made
-        return copy.deepcopy(made)
-
-    def patch(self, kind: str, name: str, change: Object, *, uid: str = "", **_: object) -> Object:
-        if not self.killed_after:
-            self._write()
-        made = self._patch(kind, name, change, uid)
-        if self.killed_after:
-            self._write()
-        return made
-
-    def _patch(self, kind: str, name: str, change: Object, uid: str) -> Object:
-        self._check("patch", kind, name)
-        self.before_patch(name)
-        old = self.objects.get((kind, name))
-        if old is None or uid not in ("", old["metadata"]["uid"]):
-            raise NotThere(name, hint="")
-        version = change.get("metadata", {}).get("resourceVersion")
-        if version not in (None, old["metadata"]["resourceVersion"]):
-            raise Conflict(name, hint="")
-        if self.frozen and "containers" in change.get("spec", {}).get("template", {}).get("spec", {}):
-            raise Invalid("spec.template: field is immutable", hint="")
-        new = merged(old, change)
-        new["metadata"]["resourceVersion"] = str(next(self._versions))
-        new["metadata"]["generation"] += new.get("spec") != old.get("spec")
-        self.objects[kind, name] = new
-        return copy.deepcopy(new)
-
-    def delete(self, kind: str, name: str, **_: object) -> None:
-        self._check("delete", kind, name)
-        self.objects.pop((kind, name), None)
-
-    def may(self, verb: str, kind: str, **_: object) -> bool:
-        return f"{verb} {kind}" not in self.denied
-
-    def touch(self, name: str) -> None:
-        """A controller changes the status of a Job."""
-        self.objects["Job", name]["metadata"]["resourceVersion"] = str(next(self._versions))
+def frozen(asked: Asked) -> None:
+    template = asked.body.get("spec", {}).get("template", {}) if asked.verb == "patch" else {}
+    if "containers" in template.get("spec", {}):
+        raise refused(422, "Invalid", "spec.template: field is immutable")
 
 
 def recorded(server: Server, wanted: Job, plan: Plan, **variables: str) -> None:
     """What the engine has made when a run is recorded whose Jobs wait."""
     run = record_of(wanted)
-    known = server.create(record.new(run, SHIPPED))
-    server.objects["Namespace", "team"] = {"kind": "Namespace", "metadata": {"name": "team"}}
-    admitting.hold(server, record.read(known, REF), plan, variables)  # type: ignore[arg-type]
-    server.done.clear()
+    known = server.api.create(record.new(run, SHIPPED))
+    admitting.hold(server.api, record.read(known, REF), plan, variables)
+    server.asked.clear()
 
 
 def start(server: Server, plan: Plan, check: Callable[[], None] = lambda: None) -> None:
-    admitting.start(server, REF, plan, check)  # type: ignore[arg-type]
+    admitting.start(server.api, REF, plan, check)
 
 
 def jobs(server: Server) -> dict[str, tuple[bool, int, str]]:
@@ -169,9 +97,9 @@ def test_admission_is_patches_of_jobs_and_nothing_else() -> None:
     server.denied = {"create *", "delete *", "patch ConfigMap", "get Lease", "get Job", "get Secret"}
     start(server, on(wanted, a=6))
     assert jobs(server) == {"demo": (False, 1, "6"), "demo-keeper": (False, 1, "")}
-    verbs = {(verb, kind) for verb, kind, _ in server.done if kind != "Lease"}
+    verbs = {(each.verb, each.kind) for each in server.asked if each.kind != "Lease"}
     assert verbs == {("get", "ConfigMap"), ("list", "Job"), ("patch", "Job"), ("get", "Namespace")}
-    assert look(server, REF).stored.run.plan == on(wanted, a=6)  # type: ignore[arg-type]
+    assert look(server.api, REF).stored.run.plan == on(wanted, a=6)
     before = copy.deepcopy(server.objects)
     start(server, on(wanted, a=3, b=3))
     assert server.objects == before, "starting again does nothing"
@@ -182,12 +110,12 @@ def test_a_controller_that_changes_the_status_meanwhile_is_no_obstacle() -> None
     recorded(server, wanted, on(wanted, a=3, b=3))
     touched: list[str] = []
 
-    def touch(name: str) -> None:
-        if name == "demo" and len(touched) < 2:
-            touched.append(name)
-            server.touch(name)
+    def touch(asked: Asked) -> None:
+        if (asked.verb, asked.name) == ("patch", "demo") and len(touched) < 2:
+            touched.append(asked.name)
+            server.touch("Job", asked.name)
 
-    server.before_patch = touch
+    server.rules.append(touch)
     start(server, on(wanted, a=6))
     assert jobs(server)["demo"] == (False, 1, "6")
 
@@ -196,12 +124,13 @@ def test_of_two_that_admit_a_run_at_once_one_does() -> None:
     server, wanted = Server(), job()
     recorded(server, wanted, on(wanted, a=3, b=3))
 
-    def other(_name: str) -> None:
-        server.before_patch = lambda _name: None
-        start(server, on(wanted, a=6))
+    def other(asked: Asked) -> None:
+        if asked.verb == "patch":
+            server.rules.remove(other)
+            start(server, on(wanted, a=6))
 
     server.denied = {"get Lease"}
-    server.before_patch = other
+    server.rules.append(other)
     start(server, on(wanted, a=3, b=3))
     assert jobs(server)["demo"] == (False, 1, "6"), "the plan of the one that was first"
 
@@ -222,7 +151,7 @@ def test_what_is_taken_is_not_started() -> None:
 def test_on_a_server_that_freezes_sizes_the_users_command_makes_the_jobs_anew() -> None:
     server, wanted = Server(), job(shares="any")
     recorded(server, wanted, on(wanted, a=5, b=1))
-    server.frozen = True
+    server.freeze()
     uid = server.objects["Job", "demo"]["metadata"]["uid"]
     start(server, on(wanted, a=4, b=2))
     assert {name: size[:3] for name, size in jobs(server).items() if name != "demo-keeper"} == {
@@ -234,17 +163,18 @@ def test_on_a_server_that_freezes_sizes_the_users_command_makes_the_jobs_anew() 
     assert [each["uid"] for each in about["ownerReferences"]] == [
         server.objects["Job", "demo"]["metadata"]["uid"]
     ]
-    view = look(server, REF)  # type: ignore[arg-type]
+    view = look(server.api, REF)
     assert view.stored.run.plan == on(wanted, a=4, b=2)
     assert [each["metadata"]["name"] for each in view.jobs] == ["demo", "demo-2"]
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_ranks_of_a_run_that_waits_have_the_width_of_their_users_terminal(frozen: bool) -> None:
+@pytest.mark.parametrize("freezes", [False, True])
+def test_ranks_of_a_run_that_waits_have_the_width_of_their_users_terminal(freezes: bool) -> None:
     """It is known to the command that submits, and to no process that admits."""
     server, wanted = Server(), job(shares="any")
     recorded(server, wanted, on(wanted, a=5, b=1), COLUMNS="90")
-    server.frozen = frozen
+    if freezes:
+        server.freeze()
     start(server, on(wanted, a=4, b=2))
     for name in ("demo", "demo-2"):
         template = server.objects["Job", name]["spec"]["template"]
@@ -256,7 +186,8 @@ def test_ranks_of_a_run_that_waits_have_the_width_of_their_users_terminal(frozen
 def test_there_a_process_that_may_not_create_keeps_the_shape() -> None:
     server, wanted = Server(), job()
     recorded(server, wanted, on(wanted, a=3, b=3))
-    server.frozen, server.denied = True, {"create *", "delete *", "patch ConfigMap"}
+    server.freeze()
+    server.denied = {"create *", "delete *", "patch ConfigMap"}
     with pytest.raises(ShapeKept) as caught:
         start(server, on(wanted, a=6))
     assert caught.value.world == on(wanted, a=3, b=3).world
@@ -282,7 +213,7 @@ def test_fewer_groups_than_there_are_jobs() -> None:
     start(server, on(wanted, a=6))
     assert jobs(server)["demo"] == (False, 1, "6")
     assert jobs(server)["demo-2"] == (True, 1, "1"), "it goes with the record"
-    view = look(server, REF)  # type: ignore[arg-type]
+    view = look(server.api, REF)
     assert [each["metadata"]["name"] for each in view.jobs] == ["demo"]
     assert view.waiting == []
 
@@ -291,11 +222,11 @@ def test_a_roll_back_and_another_shape() -> None:
     server, wanted = Server(), job(shares="any")
     recorded(server, wanted, on(wanted, a=5, b=1))
     start(server, on(wanted, a=5, b=1))
-    admitting.roll_back(server, look(server, REF), "1 of 2 workers found a node")  # type: ignore[arg-type]
+    admitting.roll_back(server.api, look(server.api, REF), "1 of 2 workers found a node")
     assert {size[0] for size in jobs(server).values()} == {True}, "the keeper, too"
-    patched = [name for verb, kind, name in server.done if (verb, kind) == ("patch", "Job")]
+    patched = [each.name for each in server.asked if (each.verb, each.kind) == ("patch", "Job")]
     assert patched[-3:] == ["demo-2", "demo", "demo-keeper"], "the first Job last: until then it is admitted"
-    waits = look(server, REF)  # type: ignore[arg-type]
+    waits = look(server.api, REF)
     assert [each.reason for each in waits.stored.queued] == ["1 of 2 workers found a node"]
     start(server, on(wanted, a=4, b=2))
     assert (jobs(server)["demo"], jobs(server)["demo-2"]) == ((False, 1, "4"), (False, 1, "2"))
@@ -304,23 +235,23 @@ def test_a_roll_back_and_another_shape() -> None:
 def test_a_run_that_leaves_the_queue_is_never_admitted() -> None:
     server, wanted = Server(), job()
     recorded(server, wanted, on(wanted, a=3, b=3))
-    admitting.queue(server, REF, "no room")  # type: ignore[arg-type]
-    view = look(server, REF)  # type: ignore[arg-type]
-    assert admitting.withdraw(server, view, Stop(at=1.0, reason="stopped by ann"))  # type: ignore[arg-type]
+    admitting.queue(server.api, REF, "no room")
+    view = look(server.api, REF)
+    assert admitting.withdraw(server.api, view, Stop(at=1.0, reason="stopped by ann"))
     start(server, on(wanted, a=6))
     assert jobs(server)["demo"][:2] == (False, 0), "it ends without a pod"
-    after = look(server, REF)  # type: ignore[arg-type]
+    after = look(server.api, REF)
     assert (after.jobs, after.stored.stop and after.stored.stop.reason) == ([], "stopped by ann")
-    admitting.queue(server, REF, "still no room")  # type: ignore[arg-type]
+    admitting.queue(server.api, REF, "still no room")
     assert [each.reason for each in after.stored.queued] == ["no room"]
 
 
 def test_a_run_that_is_admitted_at_this_moment_is_not_withdrawn() -> None:
     server, wanted = Server(), job()
     recorded(server, wanted, on(wanted, a=3, b=3))
-    view = look(server, REF)  # type: ignore[arg-type]
+    view = look(server.api, REF)
     start(server, on(wanted, a=6))
-    assert not admitting.withdraw(server, view, Stop(at=1.0, reason="stopped by ann"))  # type: ignore[arg-type]
+    assert not admitting.withdraw(server.api, view, Stop(at=1.0, reason="stopped by ann"))
     assert jobs(server)["demo"] == (False, 1, "6")
 
 
@@ -329,7 +260,7 @@ def test_what_ends_a_job_follows_from_whether_it_waits() -> None:
     server, wanted = Server(), job(shares="any")
     recorded(server, wanted, on(wanted, a=5, b=1))
     server.objects["Job", "demo"]["spec"]["suspend"] = False  # the client was killed after the first patch
-    control.end_jobs(server, server.list("Job").items)  # type: ignore[arg-type]
+    control.end_jobs(server.api, server.api.list("Job").items)
     assert server.objects["Job", "demo"]["spec"]["activeDeadlineSeconds"] == 1
     assert server.objects["Job", "demo-2"]["spec"]["completions"] == 0
     assert jobs(server)["demo-keeper"] == (True, 1, "")
@@ -341,22 +272,21 @@ def test_a_submission_that_is_killed_at_any_write_is_taken_up_by_repeating_it(af
     shape, plan = on(wanted, a=5, b=1), on(wanted, a=4, b=2)
 
     def submit_to(server: Server) -> None:
-        found = server.find("ConfigMap", "demo")
-        known = found or server.create(record.new(record_of(wanted), SHIPPED))
-        admitting.hold(server, record.read(known, REF), shape)  # type: ignore[arg-type]
+        found = server.api.find("ConfigMap", "demo")
+        known = found or server.api.create(record.new(record_of(wanted), SHIPPED))
+        admitting.hold(server.api, record.read(known, REF), shape)
         start(server, plan)
 
     for at in itertools.count(1):
         server = Server()
-        server.objects["Namespace", "team"] = {"kind": "Namespace", "metadata": {"name": "team"}}
         server.killed_at, server.killed_after = at, after
         try:
             submit_to(server)
         except Killed:
             server.killed_at = 0
-            view = look(server, REF) if server.objects.get(("ConfigMap", "demo")) else None  # type: ignore[arg-type]
+            view = look(server.api, REF) if server.objects.get(("ConfigMap", "demo")) else None
             if view is not None and view.jobs:  # it is admitted, perhaps in part: upkeep decides
-                admitting.roll_back(server, view, "it was cut off")  # type: ignore[arg-type]
+                admitting.roll_back(server.api, view, "it was cut off")
             submit_to(server)
         else:
             assert at > 6, "it is written so often"
@@ -371,9 +301,9 @@ def test_jobs_that_a_watch_has_not_shown_yet_are_looked_for_before_a_run_counts_
     server, wanted = Server(), job()
     recorded(server, wanted, on(wanted, a=3, b=3))
     start(server, on(wanted, a=3, b=3))
-    seen = look(server, REF)  # type: ignore[arg-type]
+    seen = look(server.api, REF)
     behind = replace(seen, jobs=[], pods=[])
     end = finished_event(behind.stored, behind.jobs, behind.pods)
     assert end is not None
     assert end.outcome == "lost", "as it would be if they were deleted"
-    assert evidence.confirm(server, REF, behind, LeaderEvents()) is None  # type: ignore[arg-type]
+    assert evidence.confirm(server.api, REF, behind, LeaderEvents()) is None

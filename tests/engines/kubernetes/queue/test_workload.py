@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.engines.kubernetes.queue.test_admitting import REF, Server, jobs, recorded
+from tests.engines.kubernetes.api_server import ApiServer
+from tests.engines.kubernetes.queue.test_admitting import REF, jobs, recorded
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
 from tests.engines.kubernetes.test_ledger import job, on
 
 from echelon.engines.base import NotAdmitted
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import NotThere
 from echelon.engines.kubernetes.follow.view import View, look
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
@@ -23,20 +23,17 @@ from echelon.errors import Denied, Refused
 from echelon.model.ends import stopped
 
 Object = dict[str, Any]
-KINDS = {names.KUEUE_WORKLOADS: "Workload", names.KUEUE_FLAVORS: "ResourceFlavor"}
 WANTED = job(shares="any", queue="team")
 PLAN = on(WANTED, a=5, b=1)
 FLAVOR: Object = {"nodeLabels": {"pool": "fast"}, "tolerations": [{"key": "fast", "operator": "Exists"}]}
 
 
-class WithKueue(Server):
-    """Finds objects by the names that Kueue's definitions give to their kinds."""
+class WithKueue(ApiServer):
+    """A namespace where Kueue is installed."""
 
-    def find(self, kind: str, name: str, **more: object) -> Object | None:
-        return super().find(KINDS.get(kind, kind), name, **more)
-
-    def delete(self, kind: str, name: str, **more: object) -> None:
-        super().delete(KINDS.get(kind, kind), name, **more)
+    def __init__(self) -> None:
+        kinds = {"Workload": names.KUEUE_WORKLOADS, "ResourceFlavor": names.KUEUE_FLAVORS}
+        super().__init__({"kind": "Namespace", "metadata": {"name": "team"}}, serves=kinds)
 
     def say(self, **conditions: tuple[bool, str]) -> None:
         """Kueue writes what it has decided."""
@@ -54,7 +51,7 @@ class WithKueue(Server):
         }
 
     def admit(self) -> None:
-        self.objects["ResourceFlavor", "fast"] = {"spec": FLAVOR}
+        self.objects["ResourceFlavor", "fast"] = {"metadata": {"name": "fast"}, "spec": FLAVOR}
         self.say(QuotaReserved=(True, ""), Admitted=(True, "The workload is admitted"))
 
 
@@ -67,15 +64,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> WithKueue:
     return made
 
 
-def view_of(server: Server) -> View:
-    return look(server, REF)  # type: ignore[arg-type]
+def view_of(server: ApiServer) -> View:
+    return look(server.api, REF)
 
 
-def start(server: Server) -> None:
-    admitting.start_in_kueue(server, view_of(server).stored, PLAN)  # type: ignore[arg-type]
+def start(server: ApiServer) -> None:
+    admitting.start_in_kueue(server.api, view_of(server).stored, PLAN)
 
 
-def pod_of(server: Server, name: str) -> Object:
+def pod_of(server: ApiServer, name: str) -> Object:
     found: Object = server.objects["Job", name]["spec"]["template"]["spec"]
     return found
 
@@ -111,7 +108,7 @@ def test_it_starts_when_kueue_admits_it_and_says_why_until_then(server: WithKueu
     with pytest.raises(NotAdmitted, match="queued in Kueue's queue team: insufficient unused quota for cpu"):
         start(server)
     assert all(waits for waits, _, _ in jobs(server).values())
-    admitting.queue(server, REF, "queued in Kueue's queue team: full")  # type: ignore[arg-type]
+    admitting.queue(server.api, REF, "queued in Kueue's queue team: full")
     dialect = dialects.named("job")
     seen = msgspec.convert(server.objects["Job", "demo"], dialect.Shape)
     assert dialect.in_queue(seen) is None, "it keeps no run waiting that Kueue does not admit"
@@ -122,9 +119,9 @@ def test_it_starts_when_kueue_admits_it_and_says_why_until_then(server: WithKueu
     assert FLAVOR["tolerations"][0] in pod_of(server, "demo")["tolerations"]
     assert "pool" not in (pod_of(server, "demo-2").get("nodeSelector") or {}), "that flavor is not there"
     assert view_of(server).stored.run.plan is not None
-    done = len(server.done)
+    server.asked.clear()
     start(server)
-    assert {verb for verb, _, _ in server.done[done:]} <= {"get", "list"}
+    assert not any(each.changes for each in server.asked)
 
 
 def test_another_runs_workload_of_that_name_admits_nothing(server: WithKueue) -> None:
@@ -141,8 +138,8 @@ def test_without_the_right_to_read_flavors_it_starts_all_the_same(server: WithKu
     assert jobs(server)["demo"][0] is False
 
 
-def tend(server: Server) -> Tender:
-    tender = Tender(server, REF, holder="me")  # type: ignore[arg-type]
+def tend(server: ApiServer) -> Tender:
+    tender = Tender(server.api, REF, holder="me")
     assert tender.take()
     tender.tend()
     return tender
@@ -179,7 +176,7 @@ def test_the_quota_is_free_when_the_run_is_over_or_leaves_the_queue(server: With
 
     other = WithKueue()
     recorded(other, WANTED, PLAN)
-    assert admitting.withdraw(other, view_of(other), Stop(at=1.0, reason="stopped"))  # type: ignore[arg-type]
+    assert admitting.withdraw(other.api, view_of(other), Stop(at=1.0, reason="stopped"))
     assert ("Workload", "demo") not in other.objects
     assert is_suspended(other.objects["Job", "demo-2"])
 
@@ -207,8 +204,6 @@ def test_of_an_earlier_run_of_the_name_it_goes_and_a_strangers_stays(monkeypatch
 
 
 def test_a_cluster_that_has_lost_kueue_frees_without_an_error(server: WithKueue) -> None:
-    def gone(*_words: object, **_more: object) -> None:
-        raise NotThere("no such kind", hint="")
-
-    server.delete = gone  # type: ignore[method-assign]
-    workload.free(server, view_of(server).stored)  # type: ignore[arg-type]
+    stored = view_of(server).stored
+    gone = ApiServer(*server.objects.values())
+    workload.free(gone.api, stored)

@@ -1,23 +1,22 @@
 """Two short pods on two nodes that exchange data as ranks do: with PyTorch's Gloo where the image has it,
 else over plain sockets; from the interface that Gloo would choose.
 
-The second pod is made when the first has an address, so that no Service is needed. Both are Jobs with a time
-to live, so that Kubernetes removes them if the client cannot."""
+The second pod is made when the first has an address, so that no Service is needed."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from echelon.engines.base import current_user
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.diagnose import Trouble
-from echelon.engines.kubernetes.doctor.probe import await_pod, not_started, probe_job
+from echelon.engines.kubernetes.doctor.probe import has_ended, not_started, patience, probe_object
 from echelon.engines.kubernetes.fields import json_object, one_line
-from echelon.engines.kubernetes.state.workers import container_end, is_running
-from echelon.errors import EchelonError, Unreachable
+from echelon.engines.kubernetes.one_pod import OnePod, metadata
+from echelon.engines.kubernetes.state.workers import is_running
+from echelon.errors import EchelonError, Unavailable, Unreachable
 from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
 
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
 
 Object = dict[str, Any]
-_PATIENCE = 300.0  # seconds for two pods, each of which may pull the image
+_PATIENCE = 300.0  # seconds for a pod, which may pull the image
 _PORT = 29_500
 _SIZE = 8 << 20  # bytes that are exchanged
-_PAIR = "echelon.dev/doctor"  # a label that both pods have
 # Its arguments: the rank, the first pod's address, a port. Only the standard library is there for sure.
 SCRIPT = f"""
 import fcntl, json, os, socket, struct, sys, time
@@ -108,46 +106,41 @@ print(json.dumps(said))
 def probe_network(api: Api, image: str) -> Iterator[Finding]:
     """Let two pods exchange data and report how. Nothing stays behind."""
     pair = f"echelon-doctor-{secrets.token_hex(4)}"
-    made = [f"{pair}-{number}" for number in range(2)]
+    pods = [OnePod(api, f"the {which} pod", patience(_PATIENCE)) for which in ("first", "second")]
     try:
-        yield from _probe(api, image, pair, made, time.monotonic() + _PATIENCE)
+        yield from _probe(api, image, pair, *pods)
     except Unreachable:
         raise
     except EchelonError as error:
         yield Finding(level="degraded", what="network", found=error.message, fix=f"-n 2: {error.hint}")
     finally:
-        for name in made:
+        for pod in pods:
             with contextlib.suppress(EchelonError):  # its time to live removes it then
-                api.delete("Job", name)
+                pod.remove()
 
 
-def _probe(api: Api, image: str, pair: str, made: list[str], deadline: float) -> Iterator[Finding]:
-    api.create(_job(made[0], pair, image, 0, "$(ECHELON_POD_IP)"))
-    first = await_pod(api, made[0], deadline, lambda pod: is_running(pod) and bool(_address(pod)))
-    if not isinstance(first, dict):
-        yield not_started(first, image)
+def _probe(api: Api, image: str, pair: str, first: OnePod, second: OnePod) -> Iterator[Finding]:
+    try:
+        leader = first.make(lambda level: _job(pair, image, 0, f"$({names.ENV_POD_IP})", level), _has_address)
+    except EchelonError as error:
+        yield not_started(error)
         return
-    api.create(_job(made[1], pair, image, 1, _address(first)))
-    ended = [
-        await_pod(api, name, deadline, lambda pod: container_end(pod) is not None) for name in made[::-1]
-    ]
-    if isinstance(ended[0], Trouble) and ended[0].kind == "unschedulable":
+    try:
+        other = second.make(lambda level: _job(pair, image, 1, _address(leader), level), has_ended)
+    except Unavailable as error:
         yield Finding(
             level="degraded",
             what="network",
             found="a second pod finds no other node, so nothing was sent between two",
-            fix=f"runs on several nodes: {ended[0].sentence}",
+            fix=f"runs on several nodes: {error.message}",
         )
         return
-    pods = [pod for pod in reversed(ended) if isinstance(pod, dict)]
-    if len(pods) < 2:
-        yield not_started(next((each for each in ended if isinstance(each, Trouble)), None), image)
-        return
+    ended = [first.wait(has_ended), other]
     said = [
         json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
-        for pod in pods
+        for pod in ended
     ]
-    yield judge(said, [str((pod.get("spec") or {}).get("nodeName")) for pod in pods])
+    yield judge(said, [str((pod.get("spec") or {}).get("nodeName")) for pod in ended])
 
 
 def judge(said: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> Finding:
@@ -180,16 +173,22 @@ def _address(pod: Object) -> str:
     return str((pod.get("status") or {}).get("podIP") or "")
 
 
-def _job(name: str, pair: str, image: str, rank: int, leader: str) -> Object:
-    made = probe_job(
-        name, image, ["python3", "-c", SCRIPT, str(rank), leader, str(_PORT)], _PATIENCE, memory="2Gi"
+def _has_address(pod: Object) -> bool:
+    return has_ended(pod) or (is_running(pod) and bool(_address(pod)))
+
+
+def _job(pair: str, image: str, rank: int, leader: str, level: str) -> Object:
+    about = metadata(pair, names.DOCTOR, current_user())
+    both = {"matchLabels": {"app.kubernetes.io/instance": pair}}
+    apart = {"labelSelector": both, "topologyKey": "kubernetes.io/hostname"}
+    own_address = {"name": names.ENV_POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return probe_object(
+        {**about, "name": f"{pair}-{rank}"},
+        image,
+        ["python3", "-c", SCRIPT, str(rank), leader, str(_PORT)],
+        _PATIENCE,
+        level,
+        memory="2Gi",
+        env=[own_address],
+        affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
     )
-    template = made["spec"]["template"]
-    template["metadata"] = {"labels": {**template["metadata"]["labels"], _PAIR: pair}}
-    apart = {"labelSelector": {"matchLabels": {_PAIR: pair}}, "topologyKey": "kubernetes.io/hostname"}
-    template["spec"]["affinity"] = {
-        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
-    }
-    pod_ip = {"name": "ECHELON_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    template["spec"]["containers"][0]["env"] = [pod_ip]
-    return made

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from echelon.engines.base import current_user
 from echelon.engines.findings import mpi_finding
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.diagnose import Trouble, diagnose
 from echelon.engines.kubernetes.fields import json_object
-from echelon.engines.kubernetes.state.workers import container_end, container_state
-from echelon.errors import Denied, EchelonError, Unreachable
+from echelon.engines.kubernetes.one_pod import OnePod, Patience, job_object, metadata
+from echelon.engines.kubernetes.state.workers import container_end
+from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.engine.finding import Finding
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _PATIENCE = 180.0  # seconds to pull a large image
 _SURE = 3.0  # seconds that a problem must last before it counts
-_PAUSE = 0.5
 _OLDEST = (3, 8)  # the oldest Python that the agent supports
-_JOB_NAME = "batch.kubernetes.io/job-name"
 _SCRIPT = """
 import json, shutil, socket, subprocess, sys
 try:
@@ -48,65 +46,38 @@ print(json.dumps({"python": list(sys.version_info[:3]), "names": named, "mpi": m
 
 def probe_image(api: Api, image: str) -> Iterator[Finding]:
     """Pull the image in a pod and report the result. Nothing stays behind."""
-    name = f"echelon-doctor-{secrets.token_hex(4)}"
+    about = metadata(f"echelon-doctor-{secrets.token_hex(4)}", names.DOCTOR, current_user())
+    command = ["python3", "-c", _SCRIPT]
+    pod = OnePod(api, "a pod with the image", patience(_PATIENCE))
     try:
-        api.create(probe_job(name, image, ["python3", "-c", _SCRIPT], _PATIENCE))
-    except (Denied, EchelonError) as error:
-        if isinstance(error, Unreachable):
-            raise
-        yield Finding(level="degraded", what="image", found=error.message, fix=f"--image: {error.hint}")
-        return
-    try:
-        yield from _watch(api, name, image, time.monotonic() + _PATIENCE)
+        ended = pod.make(lambda level: probe_object(about, image, command, _PATIENCE, level), has_ended)
+        yield from _judge(api, ended, image)
+    except Unreachable:
+        raise
+    except EchelonError as error:
+        yield not_started(error)
     finally:
         with suppress(EchelonError):  # its time to live removes it then
-            api.delete("Job", name)
+            pod.remove()
 
 
-def _watch(api: Api, name: str, image: str, deadline: float) -> Iterator[Finding]:
-    found = await_pod(api, name, deadline, lambda pod: container_end(pod) is not None)
-    if isinstance(found, dict):
-        yield from _judge(api, found, image)
-    else:
-        yield not_started(found, image)
+def patience(whole: float) -> Patience:
+    """A check-up does not wait until somebody has mended what is wrong, or until others have ended."""
+    return Patience(whole=whole, stuck=_SURE, kinds=("unschedulable",), hopeless=_SURE)
 
 
-def await_pod(
-    api: Api, name: str, deadline: float, is_ready: Callable[[Object], bool]
-) -> Object | Trouble | None:
-    """The pod of a Job once it is ready, or what keeps it from starting; None if it took too long."""
-    trouble: Trouble | None = None
-    worried = 0.0
-    while time.monotonic() < deadline:
-        jobs = [job for job in [api.find("Job", name)] if job is not None]
-        pods = api.list("Pod", selector=f"{_JOB_NAME}={name}").items
-        if pods and is_ready(pods[-1]):
-            return pods[-1]
-        running = any(container_state(pod).get("running") for pod in pods)
-        found = [] if running else diagnose(jobs=jobs, pods=pods, now=time.time(), events=_events(api, name))
-        hopeless = next((each for each in found if not each.healable or each.kind == "unschedulable"), None)
-        if hopeless is None or trouble is None or hopeless.sentence != trouble.sentence:
-            trouble, worried = hopeless, time.monotonic()
-        elif time.monotonic() - worried > _SURE:
-            break
-        time.sleep(_PAUSE)
-    return trouble
+def has_ended(pod: Object) -> bool:
+    """Whether the script in a pod has ended."""
+    return container_end(pod) is not None
 
 
-def not_started(trouble: Trouble | None, image: str) -> Finding:
+def not_started(error: EchelonError) -> Finding:
     """The line for a pod that did not start."""
-    if trouble is not None:
-        return Finding(
-            level="degraded" if trouble.kind == "unschedulable" else "missing",
-            what="image",
-            found=trouble.sentence,
-            fix=f"--image: {trouble.hint}",
-        )
     return Finding(
-        level="degraded",
+        level="missing" if isinstance(error, Refused) else "degraded",
         what="image",
-        found=f"{image} was not there in time",
-        fix="the first run waits for it too; a smaller image, or one on a nearer registry, comes faster",
+        found=error.message,
+        fix=f"--image: {error.hint}",
     )
 
 
@@ -153,40 +124,27 @@ def _events(api: Api, name: str) -> list[shapes.Event]:
     return [each for each in found if each.involved_object.name.startswith(name)]
 
 
-def probe_job(
-    name: str, image: str, command: Sequence[str], patience: float, *, memory: str = "256Mi"
+def probe_object(
+    about: Object,
+    image: str,
+    command: Sequence[str],
+    seconds: float,
+    level: str,
+    *,
+    memory: str = "256Mi",
+    env: Sequence[Object] = (),
+    **pod: object,
 ) -> Object:
-    """A Job of one pod that runs a short script, and goes by itself."""
-    own = {names.MANAGED_BY: "echelon", names.COMPONENT: "doctor", names.NO_SIDECAR: "false"}
+    """A Job of one pod that runs a short script, and goes by itself; `pod` are further fields of the pod."""
     container = {
-        "name": names.CONTAINER,
         "image": image,
         "command": list(command),
+        "env": list(env),
         "resources": {
             "requests": {"cpu": "10m", "memory": "32Mi"},
             "limits": {"cpu": "1", "memory": memory},
         },
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    # The settings that the strictest Pod Security level requires; the script needs no more.
-    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
-    spec = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 1,
-        "securityContext": security,
-        "containers": [container],
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": own},
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": int(patience) + 30,
-            "ttlSecondsAfterFinished": 30,
-            "template": {"metadata": {"labels": own}, "spec": spec},
-        },
-    }
+    ends = {"activeDeadlineSeconds": int(seconds) + 30, "ttlSecondsAfterFinished": 30}
+    pod = {"terminationGracePeriodSeconds": 1, **pod}
+    return job_object(about, container, level=level, pod=pod, job=ends)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.one_pod import job_object, metadata
 from echelon.engines.kubernetes.render.manifests import owner_reference
 from echelon.engines.kubernetes.render.pod import (
     chosen_by_user,
@@ -20,7 +21,7 @@ from echelon.engines.kubernetes.render.pod import (
     security_context,
     tolerations_of,
 )
-from echelon.engines.kubernetes.render.volumes import new_claim, quantity, user_volumes
+from echelon.engines.kubernetes.render.volumes import Mounted, new_claim, quantity, user_volumes
 from echelon.engines.notebook_servers import ServerSettings
 from echelon.errors import InvalidJob
 from echelon.model.pods.pod import Mount, PodOptions
@@ -62,32 +63,26 @@ def claim_object(name: str, asked: ServerSettings, owner: str) -> Object | None:
     files = asked.files
     if files is None or files.claim is not None:
         return None
-    about = _about(name, names.server_claim(name), asked.pod, owner)
+    about = {**_about(name, asked.pod, owner), "name": names.server_claim(name)}
     return new_claim(about, mode="ReadWriteOnce", size=files.size, storage_class=files.storage_class)
 
 
-def job_object(name: str, asked: ServerSettings, around: Surrounding) -> Object:
+def server_object(name: str, asked: ServerSettings, around: Surrounding) -> Object:
     """The Job whose pod is the server."""
-    about = _about(name, names.server_name(name), asked.pod, around.owner)
-    pod_about = {
-        "labels": {**about["labels"], names.NO_SIDECAR: "false"},
-        "annotations": {**about["annotations"], names.NO_SIDECAR: "false", names.STAYS: "false"},
-    }
-    made = {names.CLAIM_UID: around.claim} if around.claim else {}
-    about["annotations"] = {**about["annotations"], names.ASKED: digest_of(asked), **made}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": about,
-        "spec": {
-            "backoffLimit": _FAILURES,
-            # A pod that the cluster took away counts as no failure.
-            "podFailurePolicy": {
-                "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
-            },
-            "template": {"metadata": pod_about, "spec": _pod_spec(name, asked, around)},
-        },
-    }
+    about = _about(name, asked.pod, around.owner)
+    # A pod that the cluster took away counts as no failure.
+    taken_away = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    made = job_object(
+        about,
+        _container(name, asked, around),
+        level=around.level,
+        pod=_pod_spec(name, asked, around),
+        job={"backoffLimit": _FAILURES, "podFailurePolicy": {"rules": [taken_away]}},
+        notes={names.STAYS: "false"},
+    )
+    claim = {names.CLAIM_UID: around.claim} if around.claim else {}
+    notes = {**about["annotations"], names.ASKED: digest_of(asked), **claim}
+    return {**made, "metadata": {**about, "annotations": notes}}
 
 
 def secret_object(name: str, owner: str, job: Object, token: str) -> Object:
@@ -103,7 +98,7 @@ def previewed(name: str, asked: ServerSettings, around: Surrounding) -> list[Obj
     secret = _secret(name, around.owner)
     secret["metadata"]["annotations"][names.OMITTED] = names.TOKEN_KEY
     claim = claim_object(name, asked, around.owner)
-    return [*([claim] if claim is not None else []), job_object(name, asked, around), secret]
+    return [*([claim] if claim is not None else []), server_object(name, asked, around), secret]
 
 
 def token_of(secret: Object) -> str:
@@ -127,28 +122,16 @@ def _given(value: Any) -> Any:
 
 
 def _secret(name: str, owner: str) -> Object:
-    about = _about(name, names.server_name(name), PodOptions(), owner)
+    about = _about(name, PodOptions(), owner)
     return {"apiVersion": "v1", "kind": "Secret", "metadata": about, "immutable": True}
 
 
-def _about(name: str, called: str, options: PodOptions, owner: str) -> Object:
-    return {
-        "name": called,
-        "labels": {
-            **options.labels,
-            "app.kubernetes.io/name": "echelon",
-            "app.kubernetes.io/instance": names.server_name(name),
-            names.COMPONENT: names.NOTEBOOK,
-            names.MANAGED_BY: "echelon",
-            names.OWNER: names.owner_slug(owner),
-        },
-        "annotations": {**options.annotations, names.OWNER: owner},
-    }
+def _about(name: str, options: PodOptions, owner: str) -> Object:
+    return metadata(names.server_name(name), names.NOTEBOOK, owner, options)
 
 
-def _pod_spec(name: str, asked: ServerSettings, around: Surrounding) -> Object:
-    options, need = _with_home(name, asked), asked.resources
-    theirs = user_volumes(options, names.server_name(name))
+def _container(name: str, asked: ServerSettings, around: Surrounding) -> Object:
+    options, need = asked.pod, asked.resources
     if options.image is None:
         raise InvalidJob("image", None, "must be given", hint="--image with one that has Jupyter in it")
     env = {
@@ -159,52 +142,49 @@ def _pod_spec(name: str, asked: ServerSettings, around: Surrounding) -> Object:
         **({} if need.gpus or need.other else {"NVIDIA_VISIBLE_DEVICES": "void"}),
         **asked.env,
     }
+    return {
+        "image": options.image,
+        "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
+        "command": ["python3", "-c", _START],
+        "workingDir": names.NOTEBOOK_HOME,
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "resources": resources_of(need, around.gpu_resource),
+        "volumeMounts": [
+            {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
+            {"name": "runtime", "mountPath": _RUNTIME_DIR},
+            {"name": "shm", "mountPath": names.SHM},
+            *_volumes_of_user(name, asked).mounts,
+        ],
+    }
+
+
+def _pod_spec(name: str, asked: ServerSettings, around: Surrounding) -> Object:
+    options = asked.pod
     shm = {} if options.shm is None else {"sizeLimit": quantity(options.shm)}
     return {
-        "restartPolicy": "Never",  # the Job controller makes another pod
         "terminationGracePeriodSeconds": _TERMINATION,
         "automountServiceAccountToken": options.service_account is not None,
-        "enableServiceLinks": False,
         "securityContext": {**security_context(around.level), "fsGroup": _GROUP},
-        "tolerations": list(tolerations_of(options, [need], around.gpu_resource, away=_AWAY)),
-        "containers": [
-            {
-                "name": names.CONTAINER,
-                "image": options.image,
-                "imagePullPolicy": "Always" if options.pull == "always" else "IfNotPresent",
-                "command": ["python3", "-c", _START],
-                "workingDir": names.NOTEBOOK_HOME,
-                "env": [{"name": key, "value": value} for key, value in env.items()],
-                "resources": resources_of(need, around.gpu_resource),
-                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-                "terminationMessagePolicy": "FallbackToLogsOnError",
-                "volumeMounts": [
-                    {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
-                    {"name": "runtime", "mountPath": _RUNTIME_DIR},
-                    {"name": "shm", "mountPath": names.SHM},
-                    *theirs.mounts,
-                ],
-            }
-        ],
+        "tolerations": list(tolerations_of(options, [asked.resources], around.gpu_resource, away=_AWAY)),
         "volumes": [
             {"name": "token", "secret": {"secretName": names.server_name(name), "defaultMode": 0o440}},
             {"name": "runtime", "emptyDir": {"medium": "Memory"}},
             {"name": "shm", "emptyDir": {"medium": "Memory", **shm}},
-            *theirs.volumes,
+            *_volumes_of_user(name, asked).volumes,
         ],
         **chosen_by_user(options),
     }
 
 
-def _with_home(name: str, asked: ServerSettings) -> PodOptions:
-    """The user's options with the server's folder among the mounts, so that a claim is named once."""
+def _volumes_of_user(name: str, asked: ServerSettings) -> Mounted:
+    """What the user mounts, with the server's folder among it, so that a claim is named once."""
     files, mounts = asked.files, asked.pod.mounts
     if any(mount.path == names.NOTEBOOK_HOME for mount in mounts):
-        return asked.pod
+        return user_volumes(asked.pod, names.server_name(name))
     if files is None:
         home = Mount(kind="emptydir", source="", path=names.NOTEBOOK_HOME)
     else:
         claim = files.claim or names.server_claim(name)
         source = f"{claim}/{files.path}" if files.path else claim
         home = Mount(kind="pvc", source=source, path=names.NOTEBOOK_HOME)
-    return replace(asked.pod, mounts=(home, *mounts))
+    return user_volumes(replace(asked.pod, mounts=(home, *mounts)), names.server_name(name))

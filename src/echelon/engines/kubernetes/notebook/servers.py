@@ -18,18 +18,12 @@ from echelon.engines.kubernetes.fields import annotation
 from echelon.engines.kubernetes.files.volumes import create_volume
 from echelon.engines.kubernetes.nodes.gpus import gpu_resource
 from echelon.engines.kubernetes.notebook import objects
-from echelon.engines.kubernetes.notebook.objects import Surrounding
-from echelon.engines.kubernetes.notebook.waiting import (
-    ForbidsRoot,
-    has_ended,
-    pods_of,
-    running_pod,
-    wait_for_answer,
-)
+from echelon.engines.kubernetes.notebook.objects import NO_JUPYTER, Surrounding
+from echelon.engines.kubernetes.one_pod import ForbidsRoot, OnePod, Patience
 from echelon.engines.kubernetes.ownership.belonging import is_owned_by
 from echelon.engines.kubernetes.prerequisites.pod_security import level_of
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.render.pod import RESTRICTED
+from echelon.engines.kubernetes.state import workers
 from echelon.engines.machine import OwnClaims
 from echelon.engines.notebook_servers import ServerFound, ServerRemoved, ServerSettings
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, Unavailable
@@ -37,6 +31,10 @@ from echelon.values import frozen
 
 _GONE = 120.0  # seconds that Kubernetes may take to remove what was deleted
 _LOOK = 0.2
+_ANSWER = 5.0  # seconds for an answer
+_STARTS = 15.0  # seconds after which it is worth saying that Jupyter is starting
+_WHO = "the notebook server"
+_REQUEST = b"GET /api HTTP/1.0\r\nHost: localhost\r\n\r\n"  # Jupyter's version: it needs no token
 
 
 class PodNotebooks:
@@ -48,7 +46,9 @@ class PodNotebooks:
 
     def manifests(self, name: str, asked: ServerSettings) -> Sequence[Mapping[str, object]]:
         """The objects that `up` would make, without the token."""
-        return objects.previewed(name, asked, _around(self._connect(), asked))
+        api = self._connect()
+        around = replace(_around(api, asked), level=level_of(api) or "")
+        return objects.previewed(name, asked, around)
 
     def up(self, name: str, asked: ServerSettings | None, tell: Callable[[str], object]) -> ServerFound:
         """Make what is not there, and wait until Jupyter answers."""
@@ -56,9 +56,9 @@ class PodNotebooks:
         job, known = _find(api, name), ""
         if job is not None and dialects.end_of([job]) is not None:
             if asked is None:
-                raise has_ended(job)
+                raise _has_ended(job)
             known = annotation(job, names.CLAIM_UID)
-            _remove_job(api, job)
+            _server(api, job).remove(wait=True)
             job = None
         if job is None:
             if asked is None:
@@ -71,10 +71,10 @@ class PodNotebooks:
             )
         _make_secret(api, name, job)
         try:
-            wait_for_answer(api, job, tell, first=False)
-        except ForbidsRoot:
+            _server(api, job, tell).wait(_Answers(api, tell, first=False))
+        except ForbidsRoot as error:
             hint = "`echelon notebook down`, then `up` again, makes one that does not run as root"
-            raise Refused("the namespace takes no pod that runs as root", hint=hint) from None
+            raise Refused(error.message, hint=hint) from None
         return ServerFound(name=name, image=_image(job), created=False)
 
     def _make(
@@ -82,29 +82,26 @@ class PodNotebooks:
     ) -> ServerFound:
         """Make a server; `known` is the uid of the claim for its files, by a server that was there before."""
         around = _around(api, asked)
-        objects.job_object(name, asked, around)  # refuses what cannot be, before anything is there
+        objects.server_object(name, asked, around)  # refuses what cannot be, before anything is there
         claim = _make_claim(api, name, asked, around.owner)
         if claim.new:
             self._claims.remember(claim.uid, names.server_claim(name))
         if claim.new or claim.uid == known or self._claims.has(claim.uid):
             around = replace(around, claim=claim.uid)
-        while True:
-            job = api.create(objects.job_object(name, asked, around))
-            try:
-                _make_secret(api, name, job)
-                wait_for_answer(api, job, tell, first=True)
-            except ForbidsRoot:
-                # Where the user may not read the namespace's labels, its refusal shows the level.
-                _remove_job(api, job)
-                around = replace(around, level=RESTRICTED)
-            except EchelonError:
-                _remove_job(api, job)
-                if claim.new:
-                    api.delete("PersistentVolumeClaim", names.server_claim(name), uid=claim.uid)
-                    self._claims.forget(claim.uid)
-                raise
-            else:
-                return ServerFound(name=name, image=_image(job), created=True)
+        server = _server(api, None, tell)
+        try:
+            server.make(
+                lambda level: objects.server_object(name, asked, replace(around, level=level)),
+                _Answers(api, tell, first=True),
+                lambda job: _make_secret(api, name, job),
+            )
+        except EchelonError:
+            server.remove(wait=True)
+            if claim.new:
+                api.delete("PersistentVolumeClaim", names.server_claim(name), uid=claim.uid)
+                self._claims.forget(claim.uid)
+            raise
+        return ServerFound(name=name, image=_image(server.job), created=True)
 
     def open(
         self,
@@ -118,7 +115,7 @@ class PodNotebooks:
         job = _find(api, name)
         if job is None:
             raise _none(api, name)
-        pod = running_pod(api, job)
+        pod = _running_pod(api, job)
         secret = api.find("Secret", names.server_name(name))
         ours = secret is not None and is_owned_by(secret, job["metadata"]["uid"])
         token = objects.token_of(secret or {}) if ours else ""
@@ -135,7 +132,7 @@ class PodNotebooks:
             if there is None:
                 raise _none(api, name)
             try:
-                return running_pod(api, there)
+                return _running_pod(api, there)
             except EchelonError:
                 if dialects.end_of([there]) is not None:
                     raise
@@ -156,7 +153,7 @@ class PodNotebooks:
         api = self._connect()
         job = _find(api, name)
         if job is not None:
-            _remove_job(api, job)
+            _server(api, job).remove(wait=True)
         found = ServerRemoved(was_there=job is not None)
         claim = api.find("PersistentVolumeClaim", names.server_claim(name))
         if claim is None or not (volumes or _is_ours(claim)):
@@ -197,7 +194,6 @@ def _around(api: Api, asked: ServerSettings) -> Surrounding:
     return Surrounding(
         owner=current_user(),
         gpu_resource=gpu_resource(nodes, asked.resources.gpu_type),
-        level=level_of(api) or "",
     )
 
 
@@ -255,14 +251,77 @@ def _make_secret(api: Api, name: str, job: Object) -> None:
     _wait_until(is_there, f"Secret {called}")
 
 
-def _remove_job(api: Api, job: Object) -> None:
-    """Delete the Job and what belongs to it, and wait until the names are free."""
-    called = job["metadata"]["name"]
-    api.delete("Job", called, uid=job["metadata"]["uid"])
-    secret = api.find("Secret", called)
-    if secret is not None and is_owned_by(secret, job["metadata"]["uid"]):
-        api.delete("Secret", called, uid=secret["metadata"]["uid"])
-    _wait_until(lambda: api.find("Job", called) is None and not pods_of(api, job), called)
+def _server(api: Api, job: Object | None, tell: Callable[[str], object] = lambda _: None) -> OnePod:
+    """The pod of a server, whose Job may be there already. Images with Jupyter are large: no time is set."""
+    return OnePod(api, _WHO, Patience(), tell, job=job)
+
+
+class _Answers:
+    """Whether a server answers in its pod. Of the `first` pod, an end is the server's: one that ran before is
+    started again by its Job.
+    """
+
+    def __init__(self, api: Api, tell: Callable[[str], object], *, first: bool) -> None:
+        self._api, self._tell, self._first = api, tell, first
+        self._begun: float | None = time.monotonic()
+
+    def __call__(self, pod: Object) -> bool:
+        if workers.is_running(pod):
+            if _answers(self._api, pod["metadata"]["name"]):
+                return True
+            if self._begun is not None and time.monotonic() - self._begun > _STARTS:
+                self._begun = None
+                self._tell("Jupyter is starting")
+        elif self._first and workers.has_ended(pod):
+            raise _why_ended(pod)
+        return False
+
+
+def _answers(api: Api, pod: str) -> bool:
+    deadline = time.monotonic() + _ANSWER
+    answer = b""
+    try:
+        with api.port(pod, names.NOTEBOOK_PORT) as connection:
+            connection.write(_REQUEST)
+            while b"\r\n" not in answer and time.monotonic() < deadline:
+                found = connection.read(_ANSWER)
+                if found is None:
+                    break
+                answer += found[1]
+    except (EchelonError, OSError, TimeoutError):  # nothing listens yet; that a pod ended is seen elsewhere
+        return False
+    return answer.split(b" ")[1:2] == [b"200"]
+
+
+def _why_ended(pod: Object) -> EchelonError:
+    """Why a server ended at its start."""
+    end = workers.container_end(pod)
+    if end is not None and end.exit_code == NO_JUPYTER:
+        image = workers.worker_container(pod["spec"])["image"]
+        return Unavailable(f"the image {image} has no Jupyter", hint="choose one with jupyterlab in it")
+    loss = workers.loss_of(pod)
+    lines = [line for line in (end.message if end is not None else "").splitlines() if line.strip()]
+    how = loss.how if loss is not None else "Jupyter has ended"
+    said = f": {lines[-1].strip()}" if lines else ""
+    return Unavailable(f"{_WHO} did not start: {how}{said}", hint="does the image's Jupyter work?")
+
+
+def _has_ended(job: Object) -> Unavailable:
+    """The error for a server that was shut down, or failed too often."""
+    hint = "`echelon notebook up --image IMAGE` starts it again; its files are there"
+    return Unavailable(f"{job['metadata']['name']} has ended", hint=hint)
+
+
+def _running_pod(api: Api, job: Object) -> str:
+    """The name of the pod that runs; Unavailable, with the reason, if none does."""
+    server = _server(api, job)
+    pods = server.pods()
+    if pods and workers.is_running(pods[-1]):
+        return str(pods[-1]["metadata"]["name"])
+    if dialects.end_of([job]) is not None:
+        raise _has_ended(job)
+    hint = "`echelon notebook up` waits for it"
+    raise Unavailable(server.explain() or f"{_WHO} does not run yet", hint=hint)
 
 
 def _wait_until(done: Callable[[], bool], what: str) -> None:
