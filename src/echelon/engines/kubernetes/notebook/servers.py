@@ -67,13 +67,13 @@ class PodNotebooks:
         if asked is not None and objects.digest_of(asked) != annotation(job, names.ASKED):
             raise Refused(
                 f"{names.server_name(name)} is there, and was made with other settings",
-                hint="`echelon notebook down`, then `up`, changes them; your files stay",
+                hint="`echelon jupyter down`, then `up`, changes them; your files stay",
             )
         _make_secret(api, name, job)
         try:
             wait_for_answer(api, job, tell, first=False)
         except ForbidsRoot:
-            hint = "`echelon notebook down`, then `up` again, makes one that does not run as root"
+            hint = "`echelon jupyter down`, then `up` again, makes one that does not run as root"
             raise Refused("the namespace takes no pod that runs as root", hint=hint) from None
         return ServerFound(name=name, image=_image(job), created=False)
 
@@ -124,7 +124,7 @@ class PodNotebooks:
         token = objects.token_of(secret or {}) if ours else ""
         if not token:
             raise Unavailable(
-                f"{names.server_name(name)} has no token yet", hint="`echelon notebook up` gives it one"
+                f"{names.server_name(name)} has no token yet", hint="`echelon jupyter up` gives it one"
             )
 
         def present(before: str) -> str:
@@ -269,14 +269,14 @@ def _wait_until(done: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _GONE
     while not done():
         if time.monotonic() > deadline:
-            raise Refused(f"{what} is still being removed", hint="`echelon notebook down` goes on with it")
+            raise Refused(f"{what} is still being removed", hint="`echelon jupyter down` goes on with it")
         time.sleep(_LOOK)
 
 
 def _none(api: Api, name: str) -> Unavailable:
     return Unavailable(
         f"there is no {names.server_name(name)} in namespace {api.namespace}",
-        hint="`echelon notebook up --image IMAGE` makes one",
+        hint="`echelon jupyter up --image IMAGE` makes one",
     )
 
 

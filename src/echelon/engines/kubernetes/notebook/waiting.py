@@ -43,12 +43,12 @@ def running_pod(api: Api, job: Object) -> str:
         raise has_ended(job)
     troubles = find_troubles(api, [job], pods, alone=_WHO)
     why = troubles[0].sentence if troubles else f"{_WHO} does not run yet"
-    raise Unavailable(why, hint="`echelon notebook up` waits for it")
+    raise Unavailable(why, hint="`echelon jupyter up` waits for it")
 
 
 def has_ended(job: Object) -> Unavailable:
     """The error for a server that was shut down, or failed too often."""
-    hint = "`echelon notebook up --image IMAGE` starts it again; its files are there"
+    hint = "`echelon jupyter up --image IMAGE` starts it again; its files are there"
     return Unavailable(f"{job['metadata']['name']} has ended", hint=hint)
 
 
