@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from echelon.cli.former import RenamedFlags
+
 _REST = "Options"
 _SHOWN = "echelon.help"  # in a context's `meta`: the word, or _EVERY
 _EVERY = "--help-all"
@@ -31,7 +33,7 @@ class SectionedOption(click.Option):
         self.section = section
 
 
-class SectionedCommand(click.Command):
+class SectionedCommand(RenamedFlags):
     """A command whose help has headings. Without groups it shows every option. `more_examples` are those that
     only `--help-all` has.
     """

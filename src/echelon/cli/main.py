@@ -35,6 +35,7 @@ COMMANDS = {
     "volume": ("commands.volume", "List, make and remove a cluster's volumes."),
     "convert": ("kubeflow.manifests", "Print a job of Kubeflow's as a job file."),
     "notebook": ("notebooks.commands", "Run a notebook's tagged cells as a pipeline."),
+    "jupyter": ("notebooks.server", "Have a Jupyter server in a cluster."),
     "image": ("commands.image", "Build an image of the project, without Docker."),
     "top": ("commands.top", "Show devices and who uses them, live; or the workers of a run."),
     "queue": ("commands.queue", "Show the queue: positions, reasons, when runs could start."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from echelon.cli.former import RenamedFlags
 from echelon.cli.options import (
     complete_runs,
     find_run,
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from echelon.model.status import RunSummary, Status
 
 
-@click.command("ps", short_help="List runs.")
+@click.command("ps", cls=RenamedFlags, former={"--everybody": "--all-users"}, short_help="List runs.")
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too, and copies")
-@click.option("-A", "--everybody", "all_users", is_flag=True, help="other people's in the namespace too")
+@click.option("-A", "--all-users", is_flag=True, help="runs of every user of the namespace")
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="only the names, a line each")
 @click.option("--all-kinds", is_flag=True, help="jobs of Kubeflow's controllers too")
 @click.option(

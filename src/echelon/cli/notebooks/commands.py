@@ -1,4 +1,4 @@
-"""`echelon notebook`: run, show, graph, tag; `compile` and the server's commands have their own modules."""
+"""`echelon notebook`: run, show, graph, tag; `compile` has its own module."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from echelon.cli.former import renamed
 from echelon.cli.help import Group, SectionedCommand
 from echelon.cli.notebooks.compiling import compile_notebook
 from echelon.cli.notebooks.parameters import pairs
-from echelon.cli.notebooks.server import down, open_, up
+from echelon.cli.notebooks.server import jupyter
 from echelon.cli.options import place_of, step_options, target_of, target_options
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import one_line
@@ -48,12 +49,12 @@ def notebook() -> None:
       echelon notebook graph train.ipynb
       echelon notebook tag train.ipynb 4 step:train prev:load
       echelon notebook compile --to tekton train.ipynb --image python:3.12 --into tekton
-      echelon notebook up --image my/jupyter      a Jupyter server for yourself, in a cluster
     """
 
 
-for _command in (compile_notebook, up, open_, down):
-    notebook.add_command(_command)
+notebook.add_command(compile_notebook)
+for _name, _command in jupyter.commands.items():
+    notebook.add_command(renamed(_command, f"notebook {_name}", f"jupyter {_name}"))
 
 
 @notebook.command(

@@ -1,4 +1,4 @@
-"""`echelon notebook up`, `open` and `down`: a Jupyter server for oneself, in a cluster."""
+"""`echelon jupyter`: up, open, down: a Jupyter server for oneself, in a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,19 @@ def _pod_options() -> list[click.Parameter]:
     return [chosen[name] for name in OF_SERVERS]
 
 
-@click.command("up", short_help="Have a Jupyter server in a cluster.", params=_pod_options())
+@click.group("jupyter", short_help="Have a Jupyter server in a cluster.")
+def jupyter() -> None:
+    """Have a Jupyter server of your own in a cluster: up, open, down.
+
+    \b
+    Examples:
+      echelon jupyter up --image quay.io/jupyter/pytorch-notebook --gpus 1
+      echelon jupyter open
+      echelon jupyter down
+    """
+
+
+@jupyter.command("up", short_help="Start a Jupyter server, and wait until it answers.", params=_pod_options())
 @_NAME
 @click.option(
     "--volume",
@@ -46,10 +58,10 @@ def up(name: str | None, volume: str, dry_run: bool, **options: Any) -> int:
 
     \b
     Examples:
-      echelon notebook up --image quay.io/jupyter/pytorch-notebook --gpus 1
-      echelon notebook up --image my/jupyter --volume pvc:work --mount pvc:data:/data:ro
-      echelon notebook up --image my/jupyter --volume new:50Gi@fast --dry-run
-      echelon notebook up                        wait for the one that is there
+      echelon jupyter up --image quay.io/jupyter/pytorch-notebook --gpus 1
+      echelon jupyter up --image my/jupyter --volume pvc:work --mount pvc:data:/data:ro
+      echelon jupyter up --image my/jupyter --volume new:50Gi@fast --dry-run
+      echelon jupyter up                        wait for the one that is there
     """
     from echelon.cli.printing import render
 
@@ -69,11 +81,11 @@ def up(name: str | None, volume: str, dry_run: bool, **options: Any) -> int:
         render.data(found, options["format"])
     else:
         more = "" if name is None else f" --name {quote(name)}"
-        say(f"{found.image} is up; `echelon notebook open{more}` brings it here, `down{more}` removes it")
+        say(f"{found.image} is up; `echelon jupyter open{more}` brings it here, `down{more}` removes it")
     return 0
 
 
-@click.command("open", short_help="Reach your Jupyter server from this machine.")
+@jupyter.command("open", short_help="Reach your Jupyter server from this machine.")
 @_NAME
 @click.option(
     "--port",
@@ -88,8 +100,8 @@ def open_(name: str | None, port: int | None, **options: Any) -> int:
 
     \b
     Examples:
-      echelon notebook open
-      echelon notebook open --name big --port 9999
+      echelon jupyter open
+      echelon jupyter open --name big --port 9999
     """
     from echelon.cli.printing import render
 
@@ -101,7 +113,7 @@ def open_(name: str | None, port: int | None, **options: Any) -> int:
     return 0
 
 
-@click.command("down", short_help="Remove your Jupyter server.")
+@jupyter.command("down", short_help="Remove your Jupyter server.")
 @_NAME
 @click.option("--volumes", is_flag=True, help="remove the volume that was made for it too, with your files")
 @target_options
@@ -111,8 +123,8 @@ def down(name: str | None, volumes: bool, **options: Any) -> int:
 
     \b
     Examples:
-      echelon notebook down
-      echelon notebook down --volumes
+      echelon jupyter down
+      echelon jupyter down --volumes
     """
     from echelon.cli.printing import render
 

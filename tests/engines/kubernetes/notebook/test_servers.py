@@ -65,18 +65,18 @@ def test_up_open_and_down(terminal: Terminal, image: Callable[[str], str]) -> No
     pytest.importorskip("tornado")
     from tornado.httpclient import HTTPClientError
 
-    asked = ("notebook", "up", "--name", "me", "--image", image("jupyter"), "--volume", "new:100Mi")
+    asked = ("jupyter", "up", "--name", "me", "--image", image("jupyter"), "--volume", "new:100Mi")
     first = terminal.call(*asked)
     assert first.returncode == 0, first.stderr
     there = terminal.kubectl("get", "job", "notebook-me", "-o", "jsonpath={.metadata.uid}")
     again = terminal.call(*asked)  # harmless
     assert again.returncode == 0, again.stderr
     assert terminal.kubectl("get", "job", "notebook-me", "-o", "jsonpath={.metadata.uid}") == there
-    other = terminal.call("notebook", "up", "--name", "me", "--image", "another")
+    other = terminal.call("jupyter", "up", "--name", "me", "--image", "another")
     assert other.returncode == 122
     assert "other settings" in other.stderr
 
-    opened = terminal.start("notebook", "open", "--name", "me", "--port", "0")
+    opened = terminal.start("jupyter", "open", "--name", "me", "--port", "0")
     opened.wait_for("token=")
     (address,) = opened.lines
     token = parse_qs(urlsplit(address).query)["token"][0]
@@ -102,22 +102,22 @@ def test_up_open_and_down(terminal: Terminal, image: Callable[[str], str]) -> No
 
     opened.process.send_signal(signal.SIGINT)
     assert opened.wait() == 130
-    done = terminal.call("notebook", "down", "--name", "me")
+    done = terminal.call("jupyter", "down", "--name", "me")
     assert done.returncode == 0, done.stderr
     assert "volume notebook-me-files stays" in done.stderr
     claim = ["persistentvolumeclaim/notebook-me-files"]
     wait_until(lambda: terminal.left_of("notebook-me") == claim, "only the claim to be left", 90)
-    done = terminal.call("notebook", "down", "--name", "me", "--volumes")
+    done = terminal.call("jupyter", "down", "--name", "me", "--volumes")
     assert "volume notebook-me-files is removed" in done.stderr
     assert terminal.left_of("notebook-me") == []
 
 
 def test_what_cannot_serve_leaves_nothing(terminal: Terminal) -> None:
-    missing = terminal.call("notebook", "open", "--name", "me")
+    missing = terminal.call("jupyter", "open", "--name", "me")
     assert missing.returncode == 119
-    assert "notebook up" in missing.stderr
-    done = terminal.call("notebook", "up", "--name", "me", "--image", terminal.image, "--volume", "new:100Mi")
+    assert "jupyter up" in missing.stderr
+    done = terminal.call("jupyter", "up", "--name", "me", "--image", terminal.image, "--volume", "new:100Mi")
     assert done.returncode == 119
     assert "has no Jupyter" in done.stderr
     terminal.wait_for_nothing("notebook-me")
-    assert terminal.call("notebook", "down", "--name", "me", "--volumes").returncode == 0  # harmless
+    assert terminal.call("jupyter", "down", "--name", "me", "--volumes").returncode == 0  # harmless

@@ -67,13 +67,13 @@ class PodNotebooks:
         if asked is not None and objects.digest_of(asked) != annotation(job, names.ASKED):
             raise Refused(
                 f"{names.server_name(name)} is there, and was made with other settings",
-                hint="`echelon notebook down`, then `up`, changes them; your files stay",
+                hint="`echelon jupyter down`, then `up`, changes them; your files stay",
             )
         _make_secret(api, name, job)
         try:
             _server(api, job, tell).wait(_Answers(api, tell, first=False))
         except ForbidsRoot as error:
-            hint = "`echelon notebook down`, then `up` again, makes one that does not run as root"
+            hint = "`echelon jupyter down`, then `up` again, makes one that does not run as root"
             raise Refused(error.message, hint=hint) from None
         return ServerFound(name=name, image=_image(job), created=False)
 
@@ -121,7 +121,7 @@ class PodNotebooks:
         token = objects.token_of(secret or {}) if ours else ""
         if not token:
             raise Unavailable(
-                f"{names.server_name(name)} has no token yet", hint="`echelon notebook up` gives it one"
+                f"{names.server_name(name)} has no token yet", hint="`echelon jupyter up` gives it one"
             )
 
         def present(before: str) -> str:
@@ -308,7 +308,7 @@ def _why_ended(pod: Object) -> EchelonError:
 
 def _has_ended(job: Object) -> Unavailable:
     """The error for a server that was shut down, or failed too often."""
-    hint = "`echelon notebook up --image IMAGE` starts it again; its files are there"
+    hint = "`echelon jupyter up --image IMAGE` starts it again; its files are there"
     return Unavailable(f"{job['metadata']['name']} has ended", hint=hint)
 
 
@@ -320,7 +320,7 @@ def _running_pod(api: Api, job: Object) -> str:
         return str(pods[-1]["metadata"]["name"])
     if dialects.end_of([job]) is not None:
         raise _has_ended(job)
-    hint = "`echelon notebook up` waits for it"
+    hint = "`echelon jupyter up` waits for it"
     raise Unavailable(server.explain() or f"{_WHO} does not run yet", hint=hint)
 
 
@@ -328,14 +328,14 @@ def _wait_until(done: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _GONE
     while not done():
         if time.monotonic() > deadline:
-            raise Refused(f"{what} is still being removed", hint="`echelon notebook down` goes on with it")
+            raise Refused(f"{what} is still being removed", hint="`echelon jupyter down` goes on with it")
         time.sleep(_LOOK)
 
 
 def _none(api: Api, name: str) -> Unavailable:
     return Unavailable(
         f"there is no {names.server_name(name)} in namespace {api.namespace}",
-        hint="`echelon notebook up --image IMAGE` makes one",
+        hint="`echelon jupyter up --image IMAGE` makes one",
     )
 
 
