@@ -31,11 +31,11 @@ class Namespace:
         assert found is not None
         return found
 
-    def list(self, kind: str, **_: Any) -> Listing:
-        return Listing(items=list(self._pods) if kind == "Pod" else [], version="1")
-
     def list_shapes(self, _kind: str, _shape: Any, **_: Any) -> list[Any]:
         return []
+
+    def list(self, kind: str, **_: Any) -> Listing:
+        return Listing(items=[*self._pods] if kind == "Pod" else [], version="1")
 
 
 def server_job(*conditions: str) -> dict[str, Any]:

@@ -9,11 +9,12 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
 from tests.engines.kubernetes.test_ledger import job, merged, on
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.base import ShapeKept, Taken
 from echelon.engines.kubernetes import control, names, record
@@ -29,6 +30,7 @@ from echelon.model.job import Job
 from echelon.model.plan import Plan
 from echelon.model.run import RunRef
 
+T = TypeVar("T")
 Object = dict[str, Any]
 REF = RunRef(engine="k8s", name="demo", namespace="team")
 
@@ -62,6 +64,10 @@ class Server:
     def find(self, kind: str, name: str, **_: object) -> Object | None:
         self._check("get", kind, name)
         return copy.deepcopy(self.objects.get((kind, name)))
+
+    def find_shape(self, kind: str, shape: type[T], name: str) -> T | None:
+        found = self.find(kind, name)
+        return None if found is None else typed(shape, [found])[0]
 
     def list(self, kind: str, *, selector: str = "", **_: object) -> Listing:
         self._check("list", kind, selector)
