@@ -59,6 +59,12 @@ class Labelled(Shape, frozen=True):
     labels: dict[str, str] = {}
 
 
+class Named(Shape, frozen=True):
+    """An object of which no more than its name counts."""
+
+    metadata: Labelled
+
+
 class Owner(Shape, frozen=True):
     """An object to which another belongs."""
 
@@ -81,6 +87,11 @@ class ObjectMeta(Labelled, frozen=True):
     def __post_init__(self) -> None:
         if not self.uid:
             force_setattr(self, "uid", self.name)
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """The uids of the objects with which it goes."""
+        return frozenset(each.uid for each in self.owner_references if each.uid)
 
 
 class NodeSpec(Shape, frozen=True):
@@ -160,6 +171,46 @@ class Lease(Shape, frozen=True):
 
     metadata: ObjectMeta
     spec: LeaseSpec = LeaseSpec()
+
+
+class Assignment(Shape, frozen=True):
+    """The flavors that Kueue gives to the pods of a pod set, by the resource."""
+
+    name: str = ""
+    flavors: dict[str, str] = {}
+
+
+class Admission(Shape, frozen=True):
+    """What Kueue has admitted."""
+
+    pod_set_assignments: tuple[Assignment, ...] = ()
+
+
+class WorkloadStatus(Shape, frozen=True):
+    """What Kueue has decided."""
+
+    conditions: tuple[ToldCondition, ...] = ()
+    admission: Admission = Admission()
+
+
+class Workload(Shape, frozen=True):
+    """What Kueue is asked to admit."""
+
+    metadata: ObjectMeta
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class FlavorSpec(Shape, frozen=True):
+    """What pods that are given a flavor need to reach its nodes."""
+
+    node_labels: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()  # as they are, for the pods
+
+
+class Flavor(Shape, frozen=True):
+    """A kind of nodes of which Kueue counts the quota."""
+
+    spec: FlavorSpec = FlavorSpec()
 
 
 class Requirements(Shape, frozen=True):

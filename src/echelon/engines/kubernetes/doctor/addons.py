@@ -192,10 +192,10 @@ def _controller(
 def _queues(api: Api, addon: Addon, served: str) -> Finding:
     version = served.partition(", ")[0]
     try:
-        queues = api.list(f"{addon.resource}.{version}.{addon.group}").items
+        queues = api.list_shapes(f"{addon.resource}.{version}.{addon.group}", shapes.Named)
     except (Denied, Refused):
         return Finding(level="ok", what="Kueue queues", found="unknown: you may not list them")
-    names = ", ".join(each["metadata"]["name"] for each in queues)
+    names = ", ".join(each.metadata.name for each in queues)
     return Finding(level="ok", what="Kueue queues", found=names or "none in this namespace")
 
 
