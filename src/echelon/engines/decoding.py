@@ -30,8 +30,8 @@ def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
 
 
 def convert(value: object, kind: Any, *, strict: bool = False) -> Any:
-    """A value of plain types as one of ours; unless `strict`, numbers may be written as text, as agents of any
-    version do.
+    """A value of plain types as one of ours; numbers may be written as text, as agents of any version do,
+    unless it is to be `strict`.
     """
     with _building:
         return msgspec.convert(value, kind, strict=strict)

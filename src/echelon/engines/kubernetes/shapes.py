@@ -6,11 +6,16 @@ take a few megabytes. Fields have the API's own names, and a field that is not t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeVar
+
 import msgspec
+from msgspec.structs import force_setattr
 
 from echelon.engines.kubernetes.quantities import Quantity
 
 Amounts = dict[str, Quantity]
+Count = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -22,6 +27,21 @@ class Condition(Shape, frozen=True):
 
     type: str
     status: str = ""
+
+
+class ToldCondition(Condition, frozen=True):
+    """One that says why, which a thousand nodes need not."""
+
+    reason: str = ""
+    message: str = ""
+
+
+C = TypeVar("C", bound=Condition)
+
+
+def condition(conditions: Iterable[C], name: str) -> C | None:
+    """The condition of this type, whatever its status."""
+    return next((each for each in conditions if each.type == name), None)
 
 
 class Taint(Shape, frozen=True):
@@ -37,6 +57,41 @@ class Labelled(Shape, frozen=True):
 
     name: str
     labels: dict[str, str] = {}
+
+
+class Named(Shape, frozen=True):
+    """An object of which no more than its name counts."""
+
+    metadata: Labelled
+
+
+class Owner(Shape, frozen=True):
+    """An object to which another belongs."""
+
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class ObjectMeta(Labelled, frozen=True):
+    """What any object is known by. One without a uid, which no server writes, has its name for one."""
+
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.uid:
+            force_setattr(self, "uid", self.name)
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """The uids of the objects with which it goes."""
+        return frozenset(each.uid for each in self.owner_references if each.uid)
 
 
 class NodeSpec(Shape, frozen=True):
@@ -91,7 +146,7 @@ class Series(Shape, frozen=True):
 
 
 class Event(Shape, frozen=True):
-    """An event, whichever of its two recorders wrote it: the server writes null for the times of the other."""
+    """An event, whichever of its two recorders wrote it: the times of the other are null."""
 
     metadata: EventMeta = EventMeta()
     involved_object: Target = Target()
@@ -101,6 +156,61 @@ class Event(Shape, frozen=True):
     first_timestamp: str | None = None
     last_timestamp: str | None = None
     series: Series | None = None
+
+
+class LeaseSpec(Shape, frozen=True):
+    """Who has a Lease, and for how long."""
+
+    holder_identity: str = ""
+    renew_time: str | None = None
+    lease_duration_seconds: Count | None = None
+
+
+class Lease(Shape, frozen=True):
+    """What one process at a time has."""
+
+    metadata: ObjectMeta
+    spec: LeaseSpec = LeaseSpec()
+
+
+class Assignment(Shape, frozen=True):
+    """The flavors that Kueue gives to the pods of a pod set, by the resource."""
+
+    name: str = ""
+    flavors: dict[str, str] = {}
+
+
+class Admission(Shape, frozen=True):
+    """What Kueue has admitted."""
+
+    pod_set_assignments: tuple[Assignment, ...] = ()
+
+
+class WorkloadStatus(Shape, frozen=True):
+    """What Kueue has decided."""
+
+    conditions: tuple[ToldCondition, ...] = ()
+    admission: Admission = Admission()
+
+
+class Workload(Shape, frozen=True):
+    """What Kueue is asked to admit."""
+
+    metadata: ObjectMeta
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class FlavorSpec(Shape, frozen=True):
+    """What pods that are given a flavor need to reach its nodes."""
+
+    node_labels: dict[str, str] = {}
+    tolerations: tuple[dict[str, Any], ...] = ()  # as they are, for the pods
+
+
+class Flavor(Shape, frozen=True):
+    """A kind of nodes of which Kueue counts the quota."""
+
+    spec: FlavorSpec = FlavorSpec()
 
 
 class Requirements(Shape, frozen=True):

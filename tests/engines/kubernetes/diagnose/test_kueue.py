@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes.diagnose.kueue import find_waiting, waits_in
+from echelon.engines.kubernetes.shapes import Workload
 
 
 def job(*, suspend: bool = True, queue: str = "team") -> dict[str, Any]:
@@ -14,9 +16,10 @@ def job(*, suspend: bool = True, queue: str = "team") -> dict[str, Any]:
     return {"metadata": {"name": "demo", "uid": "1", "labels": labels}, "spec": {"suspend": suspend}}
 
 
-def workload(*conditions: dict[str, str], uid: str = "1") -> dict[str, Any]:
+def workload(*conditions: dict[str, str], uid: str = "1") -> Workload:
     about = {"name": "job-demo-1", "ownerReferences": [{"kind": "Job", "uid": uid}]}
-    return {"metadata": about, "status": {"conditions": list(conditions)}}
+    (found,) = typed(Workload, [{"metadata": about, "status": {"conditions": list(conditions)}}])
+    return found
 
 
 def condition(kind: str, status: str, message: str = "") -> dict[str, str]:
@@ -45,7 +48,7 @@ PENDING = condition(
         ),
     ],
 )
-def test_why_it_waits(workloads: list[dict[str, Any]], reason: str) -> None:
+def test_why_it_waits(workloads: list[Workload], reason: str) -> None:
     found = find_waiting([job()], workloads)
     assert found is not None
     assert (found.kind, found.sentence) == ("queue", f"queued in Kueue's queue team: {reason}")

@@ -374,7 +374,8 @@ def test_an_addon_runs_only_if_its_controller_does(
     deployments: list[Object] | None, leases: list[Object] | None, level: str, words: str
 ) -> None:
     operator = next(each for each in ADDONS if each.resource == "pytorchjobs")
-    finding = judge(operator, "v1", deployments, leases, now=NOW)
+    held = None if leases is None else typed(shapes.Lease, leases)
+    finding = judge(operator, "v1", deployments, held, now=NOW)
     assert finding.level == level
     assert words in finding.found
     assert worth_a_line(finding)

@@ -14,12 +14,13 @@ from typing import Self, TypeVar
 import msgspec
 
 from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
-from echelon.engines.kubernetes.client.border import admit, admit_all
+from echelon.engines.kubernetes.client.border import admit, admit_all, decode
 from echelon.engines.kubernetes.client.execute import Exec, begin_exec
 from echelon.engines.kubernetes.client.forward import PortConnection, connect_to_port
 from echelon.engines.kubernetes.client.http.refusals import (
     AlreadyThere,
     Conflict,
+    Damaged,
     Gone,
     Invalid,
     Object,
@@ -39,6 +40,7 @@ __all__ = [
     "AlreadyThere",
     "Api",
     "Conflict",
+    "Damaged",
     "Exec",
     "Gone",
     "Invalid",
@@ -86,6 +88,25 @@ class Api:
             return self.get(kind, name, namespace=namespace)
         except NotThere:
             return None
+
+    def find_shape(
+        self, kind: str, shape: type[T], name: str, *, namespace: str | None = None
+    ) -> T | None:
+        """One object in its shape, or None if it does not exist; raises Damaged if it has another."""
+        path, request = self._targets.one("get", kind, name, namespace)
+        try:
+            content = self._session.call("GET", path, request, again=True)
+        except NotThere:
+            return None
+        try:
+            return decode(content, shape)
+        except msgspec.ValidationError as error:
+            raise Damaged(
+                f"the {kind} {name!r} cannot be read: {error}",
+                hint="it is not as its kind is: was it written for another version of what defines it?",
+            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise no_api_server(self.access, str(error)) from None
 
     def exists(self, kind: str, name: str, *, namespace: str | None = None) -> bool:
         """Whether there is such an object. Its content, which may be a Secret's, does not travel."""

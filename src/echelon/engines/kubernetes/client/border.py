@@ -121,7 +121,6 @@ _SHAPES: Mapping[str, Shape] = {
         "spec": {"suspend": bool, "completions": int, "template": {"spec": _POD}},
         "status": {"conditions": _CONDITIONS, "startTime": str},
     },
-    "Lease": {"spec": {"renewTime": str, "holderIdentity": str, "leaseDurationSeconds": int}},
     "LimitRange": {
         "spec": {
             "limits": [

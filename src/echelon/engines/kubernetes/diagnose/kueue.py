@@ -10,7 +10,8 @@ from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.diagnose.trouble import Trouble
-from echelon.engines.kubernetes.fields import condition_of, one_line
+from echelon.engines.kubernetes.fields import one_line
+from echelon.engines.kubernetes.shapes import Workload, condition
 from echelon.engines.kubernetes.suspended import is_suspended
 
 Object = Mapping[str, Any]
@@ -31,7 +32,7 @@ def waits_in(jobs: Iterable[Object]) -> str:
     return next(filter(None, map(queue_of, waiting)), "")
 
 
-def find_waiting(jobs: Iterable[Object], workloads: Iterable[Object]) -> Trouble | None:
+def find_waiting(jobs: Iterable[Object], workloads: Iterable[Workload]) -> Trouble | None:
     """The first Job that waits for Kueue, and why; None if none does."""
     for job in jobs:
         queue = queue_of(job)
@@ -48,23 +49,18 @@ def find_waiting(jobs: Iterable[Object], workloads: Iterable[Object]) -> Trouble
     return None
 
 
-def workloads_of(job: Object, workloads: Iterable[Object]) -> list[Object]:
+def workloads_of(job: Object, workloads: Iterable[Workload]) -> list[Workload]:
     """Those that Kueue has made for a job."""
-
-    def is_its(workload: Object) -> bool:
-        owners = workload["metadata"].get("ownerReferences") or ()
-        return any(each.get("uid") == job["metadata"].get("uid") for each in owners)
-
-    return [each for each in workloads if is_its(each)]
+    uid = str(job["metadata"].get("uid") or "")
+    return [each for each in workloads if uid in each.metadata.owners]
 
 
-def reason_of(workloads: Iterable[Object]) -> str:
+def reason_of(workloads: Iterable[Workload]) -> str:
     """The last thing that Kueue decided of them, against the run."""
     for workload in workloads:
         for name in ("Evicted", "QuotaReserved", "Admitted"):
-            found = condition_of(workload, name)
-            against = found is not None and (found.get("status") == "True") == (name == "Evicted")
-            if found is not None and against:
-                return one_line(found.get("message")) or str(found.get("reason") or "not admitted")
+            found = condition(workload.status.conditions, name)
+            if found is not None and (found.status == "True") == (name == "Evicted"):
+                return one_line(found.message) or found.reason or "not admitted"
         return "not decided yet"
     return "Kueue has not seen it yet"

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.fields import moment
 from echelon.errors import Denied, Refused
 from echelon.model.engine.finding import Finding
@@ -108,7 +110,7 @@ def judge(
     addon: Addon,
     served: str,
     deployments: Sequence[Object] | None,
-    leases: Sequence[Object] | None,
+    leases: Sequence[shapes.Lease] | None,
     *,
     now: float,
 ) -> Finding:
@@ -130,13 +132,12 @@ def judge(
             fix=f"its jobs and queues: kubectl -n {where} describe deployment {addon.deployment}",
         )
     for lease in leases or ():
-        renewed = moment((lease.get("spec") or {}).get("renewTime"))
-        if addon.lease in lease["metadata"]["name"] and renewed is not None and now - renewed < _FRESH:
-            where = lease["metadata"].get("namespace", "")
+        renewed = moment(lease.spec.renew_time)
+        if addon.lease in lease.metadata.name and renewed is not None and now - renewed < _FRESH:
             return Finding(
                 level="ok",
                 what=addon.family or addon.name,
-                found=f"{about}, a controller holds its lease in {where}",
+                found=f"{about}, a controller holds its lease in {lease.metadata.namespace}",
             )
     if deployments is None and leases is None:
         return Finding(
@@ -168,7 +169,9 @@ def _served(api: Api, group: Object | None, addon: Addon) -> str | None:
     return ", ".join(found) or None
 
 
-def _controller(api: Api, addon: Addon) -> tuple[Sequence[Object] | None, Sequence[Object] | None]:
+def _controller(
+    api: Api, addon: Addon
+) -> tuple[Sequence[Object] | None, Sequence[shapes.Lease] | None]:
     from echelon.engines.kubernetes.client.api import ALL
 
     deployments: Sequence[Object] | None = None
@@ -180,20 +183,19 @@ def _controller(api: Api, addon: Addon) -> tuple[Sequence[Object] | None, Sequen
             break
         except Denied:
             continue
-    try:
-        leases: Sequence[Object] | None = api.list("Lease", namespace=addon.namespace).items
-    except Denied:
-        leases = None
+    leases: Sequence[shapes.Lease] | None = None
+    with suppress(Denied):
+        leases = api.list_shapes("Lease", shapes.Lease, namespace=addon.namespace)
     return deployments, leases
 
 
 def _queues(api: Api, addon: Addon, served: str) -> Finding:
     version = served.partition(", ")[0]
     try:
-        queues = api.list(f"{addon.resource}.{version}.{addon.group}").items
+        queues = api.list_shapes(f"{addon.resource}.{version}.{addon.group}", shapes.Named)
     except (Denied, Refused):
         return Finding(level="ok", what="Kueue queues", found="unknown: you may not list them")
-    names = ", ".join(each["metadata"]["name"] for each in queues)
+    names = ", ".join(each.metadata.name for each in queues)
     return Finding(level="ok", what="Kueue queues", found=names or "none in this namespace")
 
 

@@ -76,10 +76,9 @@ def explain_loss(api: Api, pods: Sequence[Object], until: float) -> workers.Loss
 def _waits_for_kueue(api: Api, jobs: Sequence[Object]) -> Trouble | None:
     if not any_suspended(jobs):
         return None
-    try:
-        workloads = api.list(names.KUEUE_WORKLOADS).items
-    except (Denied, NotThere):
-        workloads = []
+    workloads: Sequence[shapes.Workload] = ()
+    with suppress(Denied, NotThere):
+        workloads = api.list_shapes(names.KUEUE_WORKLOADS, shapes.Workload)
     return find_waiting(jobs, workloads)
 
 

@@ -7,14 +7,13 @@ not whole in time is rolled back. Where the user may not write Leases, that alon
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from echelon.engines import machine
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, Damaged, NotThere, Object
 from echelon.engines.kubernetes.fields import moment
 from echelon.errors import Denied, EchelonError
 
@@ -23,18 +22,16 @@ _PATIENCE = 20.0  # seconds for a Lease that other processes hold, one after ano
 _LOOK = 0.1
 
 
-def is_free(lease: Mapping[str, Any], holder: str, now: float) -> bool:
+def is_free(lease: shapes.Lease, holder: str, now: float) -> bool:
     """Whether a process may take a Lease: it has no holder, is its own, a dead one's, or expired. Pure."""
-    spec = lease.get("spec") or {}
-    theirs = str(spec.get("holderIdentity") or "")
+    theirs = lease.spec.holder_identity
     return not theirs or theirs == holder or machine.is_dead_process(theirs) or not is_fresh(lease, now)
 
 
-def is_fresh(lease: Mapping[str, Any], now: float) -> bool:
+def is_fresh(lease: shapes.Lease, now: float) -> bool:
     """Whether a Lease has a holder that renewed it within its duration. Pure."""
-    spec = lease.get("spec") or {}
-    renewed, lasts = moment(spec.get("renewTime")), spec.get("leaseDurationSeconds")
-    if not spec.get("holderIdentity") or renewed is None or not isinstance(lasts, int):
+    renewed, lasts = moment(lease.spec.renew_time), lease.spec.lease_duration_seconds
+    if not lease.spec.holder_identity or renewed is None or lasts is None:
         return False
     return now < renewed + lasts
 
@@ -54,7 +51,7 @@ def taken(name: str, holder: str, lasts: float, now: float) -> Object:
 def take(api: Api, name: str, holder: str, lasts: float) -> bool:
     """Take or renew a Lease; False while another process has it. Raises Denied without the right to."""
     wanted = taken(name, holder, lasts, time.time())
-    found = api.find("Lease", name)
+    found = api.find_shape("Lease", shapes.Lease, name)
     try:
         if found is None:
             api.create(wanted)
@@ -62,7 +59,7 @@ def take(api: Api, name: str, holder: str, lasts: float) -> bool:
         if not is_free(found, holder, time.time()):
             return False
         change = {
-            "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+            "metadata": {"resourceVersion": found.metadata.resource_version},
             "spec": wanted["spec"],
         }
         api.patch("Lease", name, change)
@@ -74,22 +71,22 @@ def take(api: Api, name: str, holder: str, lasts: float) -> bool:
 def release(api: Api, name: str, holder: str) -> None:
     """Give a Lease up, if this process still has it."""
     with suppress(EchelonError):
-        found = api.find("Lease", name)
-        if found is not None and (found.get("spec") or {}).get("holderIdentity") == holder:
-            version = found["metadata"]["resourceVersion"]
+        found = api.find_shape("Lease", shapes.Lease, name)
+        if found is not None and found.spec.holder_identity == holder:
+            version = found.metadata.resource_version
             change = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": ""}}
             api.patch("Lease", name, change)
 
 
 @contextmanager
 def admission(api: Api) -> Iterator[bool]:
-    """Be the only process that admits a run of the namespace, where that can be had: without the right, or
-    when others hold the Lease for too long, the body runs all the same, with False.
+    """Be the only process that admits a run of the namespace, where that can be had: without the right, with
+    a Lease that is none, or when others hold it for too long, the body runs all the same, with False.
     """
     holder = machine.process_name()
     deadline = time.monotonic() + _PATIENCE
     held = False
-    with suppress(Denied):
+    with suppress(Denied, Damaged):
         while not (held := take(api, names.ADMISSION_LEASE, holder, ADMISSION_LASTS)):
             if time.monotonic() > deadline:
                 break

@@ -7,15 +7,11 @@ again, and another Workload asks anew. When the run is over the Workload is dele
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from echelon.engines.base import NotAdmitted
-from echelon.engines.kubernetes import names, objects
+from echelon.engines.kubernetes import names, objects, shapes
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.fields import condition_of
-from echelon.engines.kubernetes.ownership import belonging
 from echelon.engines.kubernetes.record import Stored
 from echelon.errors import Denied
 from echelon.model.pods.pod import JOB
@@ -74,52 +70,50 @@ def free(api: Api, stored: Stored) -> None:
     if is_in(stored):
         with suppress(Denied, NotThere):
             if (found := _find(api, stored)) is not None:
-                api.delete(names.KUEUE_WORKLOADS, stored.run.ref.name, uid=found["metadata"]["uid"])
+                api.delete(names.KUEUE_WORKLOADS, stored.run.ref.name, uid=found.metadata.uid)
 
 
-def _find(api: Api, stored: Stored) -> Object | None:
+def _find(api: Api, stored: Stored) -> shapes.Workload | None:
     """The run's own Workload: anybody may make one of its name."""
-    found = api.find(names.KUEUE_WORKLOADS, stored.run.ref.name)
-    return found if found is not None and belonging.is_owned_by(found, stored.uid) else None
+    found = api.find_shape(names.KUEUE_WORKLOADS, shapes.Workload, stored.run.ref.name)
+    return found if found is not None and stored.uid in found.metadata.owners else None
 
 
-def _is_admitted(workload: Object) -> bool:
-    return (condition_of(workload, "Admitted") or {}).get("status") == "True" and (
-        condition_of(workload, "Evicted") or {}
-    ).get("status") != "True"
+def _is_admitted(workload: shapes.Workload) -> bool:
+    held = {each.type for each in workload.status.conditions if each.status == "True"}
+    return "Admitted" in held and "Evicted" not in held
 
 
-def _is_decided(workload: Object) -> bool:
-    return condition_of(workload, "QuotaReserved") is not None
+def _is_decided(workload: shapes.Workload) -> bool:
+    return shapes.condition(workload.status.conditions, "QuotaReserved") is not None
 
 
-def _assigned(api: Api, workload: Object) -> dict[str, Object]:
+def _assigned(api: Api, workload: shapes.Workload) -> dict[str, Object]:
     """The node labels and tolerations of the flavors that each pod set was given. Flavors that the user may
     not read count for nothing: the pods go where the scheduler finds room.
     """
-    status = workload.get("status") or {}
     found: dict[str, Object] = {}
-    known: dict[str, Mapping[str, Any]] = {}
-    for each in (status.get("admission") or {}).get("podSetAssignments") or ():
+    known: dict[str, shapes.FlavorSpec] = {}
+    for each in workload.status.admission.pod_set_assignments:
         labels: dict[str, str] = {}
         tolerations: list[Object] = []
-        for flavor in dict.fromkeys((each.get("flavors") or {}).values()):
+        for flavor in dict.fromkeys(each.flavors.values()):
             if flavor not in known:
                 known[flavor] = _flavor(api, flavor)
-            labels |= known[flavor].get("nodeLabels") or {}
-            tolerations += known[flavor].get("tolerations") or []
-        found[str(each.get("name"))] = {"nodeSelector": labels, "tolerations": tolerations}
+            labels |= known[flavor].node_labels
+            tolerations += known[flavor].tolerations
+        found[each.name] = {"nodeSelector": labels, "tolerations": tolerations}
     return found
 
 
-def _flavor(api: Api, name: str) -> Mapping[str, Any]:
+def _flavor(api: Api, name: str) -> shapes.FlavorSpec:
     with suppress(Denied, NotThere):
-        spec: Mapping[str, Any] = (api.find(names.KUEUE_FLAVORS, name) or {}).get("spec") or {}
-        return spec
-    return {}
+        if (found := api.find_shape(names.KUEUE_FLAVORS, shapes.Flavor, name)) is not None:
+            return found.spec
+    return shapes.FlavorSpec()
 
 
-def _reason_of(workloads: list[Object]) -> str:
+def _reason_of(workloads: list[shapes.Workload]) -> str:
     from echelon.engines.kubernetes.diagnose.kueue import reason_of  # a run that starts at once needs none
 
     return reason_of(workloads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.diagnose.kueue import queue_of, workloads_of
 from echelon.errors import Denied
@@ -15,11 +15,9 @@ def hold_back(api: Api, job: Object) -> None:
     if not queue_of(job):
         return
     try:
-        for each in workloads_of(job, api.list(names.KUEUE_WORKLOADS).items):
-            about = each["metadata"]
-            api.patch(
-                names.KUEUE_WORKLOADS, about["name"], {"spec": {"active": False}}, uid=about.get("uid", "")
-            )
+        for each in workloads_of(job, api.list_shapes(names.KUEUE_WORKLOADS, shapes.Workload)):
+            about = each.metadata
+            api.patch(names.KUEUE_WORKLOADS, about.name, {"spec": {"active": False}}, uid=about.uid)
     except NotThere:
         return  # there is no Kueue
     except Denied as error:
