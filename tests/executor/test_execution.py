@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,6 +83,22 @@ def test_after_a_stop_at_any_moment_no_step_starts(graph: Graph, moment: int, si
         status = fold(played.status, [end])
         assert status.state == "stopped"
         assert {step.name: step.state for step in status.steps} == played.states
+
+
+@pytest.mark.slow
+def test_thousands_of_steps_wait_without_being_looked_at_each_time() -> None:
+    graph = {f"s{number}": ((), "well") for number in range(1000)}
+    asked: list[str] = []
+
+    class Narrow(Scripted):
+        def has_room(self, steps: Sequence[str]) -> bool:
+            asked.append(steps[-1])
+            return len(steps) <= self.most
+
+    played = Played(graph, work=Narrow(graph, most=4)).run()
+    assert set(played.states.values()) == {"succeeded"}
+    assert sorted(played.work.started) == sorted(graph)
+    assert len(asked) < 300 * len(graph)  # and not a million
 
 
 def test_a_harder_stop_is_passed_on() -> None:

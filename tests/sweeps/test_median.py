@@ -11,7 +11,7 @@ import pytest
 from echelon.errors import InvalidJob
 from echelon.model.output.metric import Metric
 from echelon.model.program import Objective
-from echelon.sweeps.median import Behind, Courses
+from echelon.sweeps.objective import Behind, Courses
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -22,6 +22,7 @@ _HANDLED = (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP)
 
 def import_agent() -> None:
     """Import, once for all of them, what an agent needs when it is made or joins."""
+    import hmac  # noqa: F401
     import resource  # noqa: F401
 
     import echelon.agent.agent

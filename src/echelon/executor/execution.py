@@ -28,6 +28,7 @@ from echelon.submit import Prepared, submit
 from echelon.values import frozen
 
 _LOOK = 0.1  # seconds between two looks for a stop
+_MOST_REFUSED = 100  # steps without room in one look; of a sweep, thousands wait
 _STOPPED = "the run was stopped"
 _WITHDRAWN = 60.0  # seconds for a run to end that an earlier executor has left, and that is not wanted
 
@@ -94,6 +95,7 @@ class Execution:
         self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
         self._told: StopOrder | None = None  # the stop that the running steps were told
         self._crashed = False
+        self._refused = 0  # steps of this look that could start, and have no room
         self._lock = threading.Lock()
 
     def run(self) -> None:
@@ -153,7 +155,13 @@ class Execution:
     def _start_ready(self, waiting: list[str]) -> list[str]:
         """Start what can start; returns what still waits."""
         while True:
-            left = [name for name in waiting if not self._is_settled(self.steps[name])]
+            self._refused, left = 0, []
+            for at, name in enumerate(waiting):
+                if self._refused == _MOST_REFUSED:
+                    left += waiting[at:]
+                    break
+                if not self._is_settled(self.steps[name]):
+                    left.append(name)
             if len(left) == len(waiting):
                 return left
             waiting = left  # what is not reached keeps others from being reached
@@ -166,11 +174,12 @@ class Execution:
             reason = f"step {broken.name} {broken.state.replace('-', ' ')}"
             self._change(replace(step, state="not-reached", reason=reason))
             return True
+        if not all(each.state in DONE for each in before):
+            return False
         together = [*self._running, step.name]
-        if all(each.state in DONE for each in before) and (
-            len(together) == 1 or self._work.has_room(together)
-        ):
+        if len(together) == 1 or self._work.has_room(together):
             return self._begin(step)
+        self._refused += 1
         return False
 
     def _begin(self, step: Step) -> bool:

@@ -4,12 +4,10 @@ The modules::
 
     spaces.py       from what a user writes of the parameters to the trials: pure
     request.py      what is asked of a sweep, from a job file and the command line: pure
-    search.py       trials whose values are chosen one after the other: pure
-    sampler.py      Optuna's sampler, which chooses them
+    search.py       trials whose values Optuna's sampler chooses one after the other
     filling.py      a trial's values in the job that it runs: pure
     kept.py         the folder of a sweep: what was asked for, the shipped code, the table of trials
-    median.py       which trials are behind the others: pure
-    objective.py    what a trial has reached, by the metric that the sweep is about
+    objective.py    what a trial has reached, and which are behind the others: pure
     trials.py       the executor's work: what a trial runs, and what has become of it
     starting.py     what `echelon sweep` calls
     calling.py      `echelon.sweep`

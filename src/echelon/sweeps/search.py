@@ -1,15 +1,22 @@
-"""A search: trials whose values are chosen one after the other, from what those before have reached. Pure.
+"""A search: trials whose values are chosen one after the other, from what those before have reached.
 
 What a parameter is to the sampler follows from how it is written: any value of a range, one of several whole
-numbers that follow each other, or else one of a list."""
+numbers that follow each other, or else one of a list.
+
+Optuna's sampler is in memory. It is asked right before a trial starts, and told what has become of it as soon
+as that is known, as a script does with `ask` and `tell`. A sweep that is resumed tells a fresh sampler of all
+trials that have ended before; its seed is another one then, since the first values that the sampler draws are
+known by now."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Literal
 
-from echelon.errors import InvalidJob
-from echelon.model.program import Objective
+from echelon.errors import InvalidJob, Unavailable
+from echelon.model.program import Objective, Step
 from echelon.sweeps.spaces import MOST_TRIALS, Choices, Dimension, Trial, check_names
 from echelon.values import frozen
 
@@ -118,3 +125,68 @@ def _following(texts: Iterable[str]) -> Iterator[str]:
             return
         number = int(text) if number is None else number + 1
         yield str(number)
+
+
+def check_installed() -> None:
+    """Raise Unavailable without Optuna."""
+    if find_spec("optuna") is None:
+        raise Unavailable(
+            "--search tpe needs Optuna, which is not installed", hint="pip install 'echelon[sweep]'"
+        )
+
+
+class Sampler:
+    """The sampler of one sweep. Several threads may call it."""
+
+    def __init__(self, search: Search, objective: Objective, ended: Iterable[Step]) -> None:
+        """`ended` are the trials that have ended before."""
+        check_installed()
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._optuna, self._search = optuna, search
+        self._trials: dict[str, Any] = {}  # by the names of those that run
+        self._lock = threading.Lock()
+        whole = [step for step in ended if step.state in ("succeeded", "kept")]
+        known = [step for step in whole if step.params and step.value is not None]
+        self._study = optuna.create_study(
+            direction=objective.goal, sampler=optuna.samplers.TPESampler(seed=search.seed + len(known))
+        )
+        self._kinds = {each.name: self._distribution(each) for each in search.space}
+        for step in known:
+            values = {each.name: each.value(step.params[each.name]) for each in search.space}
+            self._study.add_trial(
+                optuna.trial.create_trial(params=values, distributions=self._kinds, value=step.value)
+            )
+
+    def ask(self, trial: str, again: dict[str, str]) -> dict[str, str]:
+        """The values of a trial that starts now; `again` those that it had before, if it had any."""
+        with self._lock:
+            if again:
+                values = {each.name: each.value(again[each.name]) for each in self._search.space}
+                self._study.enqueue_trial(values)
+            asked = self._trials[trial] = self._study.ask(self._kinds)
+            return {each.name: each.text(asked.params[each.name]) for each in self._search.space}
+
+    def tell(self, trial: str, value: float | None, *, ended_early: bool = False) -> None:
+        """What a trial has reached; None if it has failed."""
+        with self._lock:
+            asked = self._trials.pop(trial, None)
+            if asked is None:
+                return
+            states = self._optuna.trial.TrialState
+            if value is None:
+                self._study.tell(asked, state=states.FAIL)
+            elif ended_early:
+                asked.report(value, step=0)
+                self._study.tell(asked, state=states.PRUNED)
+            else:
+                self._study.tell(asked, value)
+
+    def _distribution(self, each: Parameter) -> Any:
+        kinds = self._optuna.distributions
+        if each.kind == "choice":
+            return kinds.CategoricalDistribution(list(each.choices))
+        if each.kind == "int":
+            return kinds.IntDistribution(int(each.low), int(each.high))
+        return kinds.FloatDistribution(each.low, each.high, log=each.log)

@@ -30,8 +30,7 @@ from echelon.sweeps import kept
 from echelon.sweeps.filling import filled, without_place
 from echelon.sweeps.kept import Code, Sweep
 from echelon.sweeps.request import Request
-from echelon.sweeps.sampler import check_installed
-from echelon.sweeps.search import example
+from echelon.sweeps.search import check_installed, example
 from echelon.sweeps.spaces import Trial
 
 _EXECUTOR = "echelon.sweeps"

@@ -29,10 +29,8 @@ from echelon.preparation.prepare import Prepared
 from echelon.sweeps import kept
 from echelon.sweeps.filling import PARAMS, filled
 from echelon.sweeps.kept import Sweep
-from echelon.sweeps.median import Behind, Courses
-from echelon.sweeps.objective import reached
-from echelon.sweeps.sampler import Sampler
-from echelon.sweeps.search import given_to_function
+from echelon.sweeps.objective import Behind, Courses, reached
+from echelon.sweeps.search import Sampler, given_to_function
 
 _MOST = 100  # trials at the same time, unless the user says so: each is a thread of the executor
 _MOST_STARTING = 8

@@ -13,10 +13,9 @@ import pytest
 from echelon.errors import InvalidJob, Unavailable
 from echelon.model.program import Objective, Step
 from echelon.model.settings import SweepSettings
-from echelon.sweeps import sampler
+from echelon.sweeps import search as searching
 from echelon.sweeps.request import Request, request_of
-from echelon.sweeps.sampler import Sampler
-from echelon.sweeps.search import Search, example, given_to_function
+from echelon.sweeps.search import Sampler, Search, example, given_to_function
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 SPACE = ["lr=1e-5..1e-1", "layers=2..8", "act=relu,tanh"]
@@ -110,7 +109,7 @@ def test_what_cannot_be_searched(words: list[str], more: dict[str, Any], problem
 
 
 def test_without_optuna_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "find_spec", lambda _name: None)
+    monkeypatch.setattr(searching, "find_spec", lambda _name: None)
     with pytest.raises(Unavailable, match="is not installed") as missing:
         Sampler(search(), LOSS, [])
     assert missing.value.hint == "pip install 'echelon[sweep]'"
