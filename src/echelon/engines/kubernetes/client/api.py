@@ -89,9 +89,7 @@ class Api:
         except NotThere:
             return None
 
-    def find_shape(
-        self, kind: str, shape: type[T], name: str, *, namespace: str | None = None
-    ) -> T | None:
+    def find_shape(self, kind: str, shape: type[T], name: str, *, namespace: str | None = None) -> T | None:
         """One object in its shape, or None if it does not exist; raises Damaged if it has another."""
         path, request = self._targets.one("get", kind, name, namespace)
         try:
