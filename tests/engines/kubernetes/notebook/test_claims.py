@@ -37,6 +37,9 @@ class Cluster(Server):
             raise NotThere(name, hint="")
         return found
 
+    def exists(self, kind: str, name: str) -> bool:
+        return (kind, name) in self.objects
+
     def claims(self) -> list[str]:
         return [name for kind, name in self.objects if kind == "PersistentVolumeClaim"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -68,6 +68,9 @@ class Server:
     def find_shape(self, kind: str, shape: type[T], name: str) -> T | None:
         found = self.find(kind, name)
         return None if found is None else typed(shape, [found])[0]
+
+    def list_shapes(self, kind: str, shape: type[T], **more: str) -> Sequence[T]:
+        return typed(shape, self.list(kind, **more).items)
 
     def list(self, kind: str, *, selector: str = "", **_: object) -> Listing:
         self._check("list", kind, selector)

@@ -14,13 +14,12 @@ from typing import Self, TypeVar
 import msgspec
 
 from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
-from echelon.engines.kubernetes.client.border import admit, admit_all, decode
+from echelon.engines.kubernetes.client.border import Damaged, admit, admit_all, decode
 from echelon.engines.kubernetes.client.execute import Exec, begin_exec
 from echelon.engines.kubernetes.client.forward import PortConnection, connect_to_port
 from echelon.engines.kubernetes.client.http.refusals import (
     AlreadyThere,
     Conflict,
-    Damaged,
     Gone,
     Invalid,
     Object,
@@ -98,11 +97,6 @@ class Api:
             return None
         try:
             return decode(content, shape)
-        except msgspec.ValidationError as error:
-            raise Damaged(
-                f"the {kind} {name!r} cannot be read: {error}",
-                hint="it is not as its kind is: was it written for another version of what defines it?",
-            ) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise no_api_server(self.access, str(error)) from None
 

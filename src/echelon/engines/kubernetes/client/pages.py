@@ -85,7 +85,7 @@ def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Acces
             raise no_api_server(access, str(error)) from None
         found: list[T] = []
         for each in raw.items or ():
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            with suppress(border.Damaged, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 found.append(border.decode(each, shape))
         return _Page(metadata=raw.metadata, items=found)
 
