@@ -50,6 +50,7 @@ __all__ = [
 
 T = TypeVar("T")
 PAGE = 500
+_LARGE_PAGE = 100  # of what takes many kilobytes each, as nodes and pods do
 # Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -145,7 +146,8 @@ class Api:
     ) -> Sequence[T]:
         """All matching objects of a kind, parsed into `shape`: fields that it does not have are dropped."""
         page = partial(self._page, kind, selector, fields, namespace)
-        found = read_shapes(page, shape, self.access)
+        size = PAGE if kind == "Event" else _LARGE_PAGE
+        found = read_shapes(page, shape, self.access, size)
         return [each for each in found if not isinstance(each, dict) or admit(kind, each) is not None]
 
     def _page(
