@@ -37,7 +37,12 @@ class Seen:
     at: float = 0.0
 
     def troubles(self, **more: Any) -> list[Trouble]:
-        known = {"nodes": typed(shapes.Node, self.nodes), "claims": self.claims, "now": self.at, **more}
+        known = {
+            "nodes": typed(shapes.Node, self.nodes),
+            "claims": typed(shapes.Claim, self.claims),
+            "now": self.at,
+            **more,
+        }
         return diagnose(jobs=self.jobs, pods=self.pods, events=typed(shapes.Event, self.events), **known)
 
 

@@ -18,9 +18,10 @@ from echelon.engines.kubernetes.files.results.home import as_owner
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.follow import examine, read_events
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.ownership.belonging import belongs, describe_left, identity_of
+from echelon.engines.kubernetes.ownership.belonging import describe_left, identity_of, is_for
 from echelon.engines.kubernetes.queue import admitting, workload
 from echelon.engines.kubernetes.record import Stop
+from echelon.engines.kubernetes.shapes import Claim
 from echelon.engines.kubernetes.state import whole, workers
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
@@ -148,8 +149,8 @@ def _remove_unreadable(
     _tell_left(ref, removed, tell)
     claim = None
     with suppress(Denied):
-        claim = api.find("PersistentVolumeClaim", names.claim_name(ref.name))
-    return (f"pvc:{names.claim_name(ref.name)}",) if claim is not None and belongs(claim, run) else ()
+        claim = api.find_shape("PersistentVolumeClaim", Claim, names.claim_name(ref.name))
+    return (f"pvc:{names.claim_name(ref.name)}",) if claim is not None and is_for(claim.metadata, run) else ()
 
 
 def _tell_left(ref: RunRef, removed: objects.Removed, tell: Callable[[str], object]) -> None:

@@ -21,6 +21,7 @@ from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
 from echelon.engines.kubernetes.render.manifests import Started, owner_reference
 from echelon.engines.kubernetes.render.payload import map_names
+from echelon.engines.kubernetes.shapes import Claim
 from echelon.engines.kubernetes.state.workers import has_ended, is_cut_off, is_stuck
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.values import frozen
@@ -307,14 +308,14 @@ def _end_claim(api: Api, run: Identity, end: ClaimEnd, left: list[Object]) -> bo
     """Delete the claim that was made for a run's results, if it shall go; whether it stays."""
     name = names.claim_name(run.run)
     with suppress(Denied):
-        found = None if end == "keep" else api.find("PersistentVolumeClaim", name)
+        found = None if end == "keep" else api.find_shape("PersistentVolumeClaim", Claim, name)
         if found is None:
             return end == "keep"
-        if not belonging.belongs(found, run):
-            left.append({**found, "kind": "PersistentVolumeClaim"})
+        if not belonging.is_for(found.metadata, run):
+            left.append({"kind": "PersistentVolumeClaim", "metadata": {"name": name}})
             return False
-        if end == "delete" or (found.get("status") or {}).get("phase") == "Pending":
-            api.delete("PersistentVolumeClaim", name, uid=found["metadata"]["uid"])
+        if end == "delete" or found.status.phase == "Pending":
+            api.delete("PersistentVolumeClaim", name, uid=found.metadata.uid)
             return False
     return True
 

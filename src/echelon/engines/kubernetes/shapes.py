@@ -228,6 +228,52 @@ class Container(Shape, frozen=True):
     restart_policy: str | None = None
 
 
+class ClaimSpec(Shape, frozen=True):
+    """The volume that a claim asks for, and has."""
+
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str | None = None
+    volume_name: str = ""
+    resources: Requirements = Requirements()
+
+
+class ClaimStatus(Shape, frozen=True):
+    """How far a claim is."""
+
+    phase: str = ""
+    capacity: Amounts = {}
+    access_modes: tuple[str, ...] = ()
+
+
+class Claim(Shape, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: ObjectMeta
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class VolumeSpec(Shape, frozen=True):
+    """What becomes of a volume's data when its claim goes."""
+
+    persistent_volume_reclaim_policy: str = "Retain"
+
+
+class Volume(Shape, frozen=True):
+    """A PersistentVolume."""
+
+    metadata: Labelled
+    spec: VolumeSpec = VolumeSpec()
+
+
+class StorageClass(Shape, frozen=True):
+    """A StorageClass; its other fields are of interest to its provisioner alone."""
+
+    metadata: ObjectMeta
+    provisioner: str = ""
+    reclaim_policy: str = "Delete"
+
+
 class PodSpec(Shape, frozen=True):
     """Where a pod is, and what it requests."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Object = Mapping[str, Any]
+from echelon.engines.kubernetes.shapes import Claim, StorageClass
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 # Provisioners (or parts of their names) whose volumes several nodes can mount at once.
 _SHARED = (
     "nfs", "efs.csi.aws.com", "fsx", "file.csi.azure.com", "blob.csi.azure.com", "filestore", "gcsfuse",
@@ -14,17 +15,21 @@ _SHARED = (
 )  # fmt: skip
 
 
-def shared_classes(classes: Sequence[Object], claims: Sequence[Object]) -> list[str]:
+def is_default(storage_class: StorageClass) -> bool:
+    """Whether claims that name no class are of this one."""
+    return storage_class.metadata.annotations.get(DEFAULT_CLASS) == "true"
+
+
+def shared_classes(classes: Sequence[StorageClass], claims: Sequence[Claim]) -> list[str]:
     """The names of classes with ReadWriteMany. A claim that is bound so proves its class; otherwise the
     provisioner's name decides.
     """
     proved = {
-        str(claim["spec"].get("storageClassName"))
+        claim.spec.storage_class_name
         for claim in claims
-        if "ReadWriteMany" in (claim["spec"].get("accessModes") or ())
-        and (claim.get("status") or {}).get("phase") == "Bound"
+        if "ReadWriteMany" in claim.spec.access_modes and claim.status.phase == "Bound"
     }
-    named = {str(each["metadata"]["name"]): str(each.get("provisioner", "")) for each in classes}
+    named = {each.metadata.name: each.provisioner for each in classes}
     return [
         name
         for name, provisioner in named.items()

@@ -217,7 +217,8 @@ def test_nodes() -> None:
 
 
 def storage(classes: list[Object] | None, claims: list[Object] | None = None) -> list[Finding]:
-    found = list(environment.check_storage(classes, claims or []))
+    there = None if classes is None else typed(shapes.StorageClass, classes)
+    found = list(environment.check_storage(there, typed(shapes.Claim, claims or [])))
     assert all(map(worth_a_line, found))
     return found
 
@@ -247,7 +248,7 @@ def test_storage_classes() -> None:
 def test_a_claim_that_was_bound_for_many_proves_its_class() -> None:
     def claim(phase: str) -> Object:
         spec = {"storageClassName": "home", "accessModes": ["ReadWriteMany"]}
-        return {"spec": spec, "status": {"phase": phase}}
+        return {"metadata": {"name": "a"}, "spec": spec, "status": {"phase": phase}}
 
     ours = [storage_class("home", "made/here", default=True)]
     assert [each.level for each in storage(ours, [claim("Pending")])] == ["ok", "degraded"]

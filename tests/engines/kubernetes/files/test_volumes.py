@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from testbed.kubectl import Kubectl, Object
 from tests.engines.kubernetes.ordinary import claim
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
@@ -20,6 +21,7 @@ from echelon.engines.kubernetes.files.volumes import (
     remove_volume,
     to_volume,
 )
+from echelon.engines.kubernetes.shapes import Claim
 from echelon.errors import Denied, InvalidJob, StateTrouble
 from echelon.model.engine.volume import Volume, check_unused
 
@@ -38,8 +40,17 @@ def pod_on(claim_name: str, name: str = "user", run: str = "", **more: Any) -> O
     }
 
 
+def volume(
+    claim: Object,
+    pods: Sequence[Object] = (),
+    jobs: Sequence[Object] = (),
+    policies: Mapping[str, str] | None = None,
+) -> Volume:
+    return to_volume(typed(Claim, [claim])[0], pods, jobs, policies or {})
+
+
 def test_a_claim_that_waits_shows_what_it_wants() -> None:
-    found = to_volume(claim("data", storageClassName="fast"), (), (), {"class fast": "Delete"})
+    found = volume(claim("data", storageClassName="fast"), policies={"class fast": "Delete"})
     assert found == Volume(
         name="data",
         status="Pending",
@@ -47,6 +58,7 @@ def test_a_claim_that_waits_shows_what_it_wants() -> None:
         modes=("ReadWriteOnce",),
         storage_class="fast",
         reclaim="Delete",
+        uid="data",
     )
 
 
@@ -55,16 +67,16 @@ def test_a_volumes_own_policy_counts_before_its_class() -> None:
         **claim("data", storageClassName="fast", volumeName="pv-1"),
         "status": {"phase": "Bound", "capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteMany"]},
     }
-    found = to_volume(bound, (), (), {"class fast": "Delete", "volume pv-1": "Retain"})
+    found = volume(bound, policies={"class fast": "Delete", "volume pv-1": "Retain"})
     assert (found.status, found.size, found.modes, found.reclaim) == (
         "Bound",
         2 << 30,
         ("ReadWriteMany",),
         "Retain",
     )
-    assert to_volume(bound, (), (), {}).reclaim is None
+    assert volume(bound).reclaim is None
     going = {**bound, "metadata": {"name": "data", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    assert to_volume(going, (), (), {}).status == "Terminating"
+    assert volume(going).status == "Terminating"
 
 
 def test_who_uses_a_volume() -> None:
@@ -83,11 +95,11 @@ def test_who_uses_a_volume() -> None:
             "status": {"conditions": [{"type": "Complete", "status": "True"}]},
         },
     ]
-    found = to_volume(claim("data"), pods, jobs, {})
+    found = volume(claim("data"), pods, jobs)
     assert (found.pods, found.runs, found.nodes) == (("fm-0-x", "mine"), ("fm", "later"), ("a", "b"))
     with pytest.raises(StateTrouble, match="in use by run fm, run later, pod fm-0-x, pod mine"):
         check_unused(found)
-    check_unused(to_volume(claim("free"), pods, jobs, {}))
+    check_unused(volume(claim("free"), pods, jobs))
 
 
 @pytest.mark.core

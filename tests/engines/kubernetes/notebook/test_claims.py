@@ -27,6 +27,9 @@ class Cluster(ApiServer):
         about = {"name": "standard", "annotations": default}
         super().__init__({"kind": "StorageClass", "metadata": about})
 
+    def exists(self, kind: str, name: str) -> bool:
+        return (kind, name) in self.objects
+
     def claims(self) -> list[str]:
         return [name for kind, name in self.objects if kind == "PersistentVolumeClaim"]
 

@@ -44,9 +44,7 @@ def test_a_lease_that_makes_no_sense_holds_nobody(spec: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("lasts", ["many", 10**30])
-def test_a_lease_that_is_none_keeps_nobody_from_admitting(
-    api: Api, stand_in: StandIn, lasts: object
-) -> None:
+def test_a_lease_that_is_none_keeps_nobody_from_admitting(api: Api, stand_in: StandIn, lasts: object) -> None:
     stand_in.answer_with(says(200, json.dumps(written(leaseDurationSeconds=lasts)).encode()))
     with leases.admission(api) as held:
         assert not held

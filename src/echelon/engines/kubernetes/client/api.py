@@ -14,13 +14,12 @@ from typing import Self, TypeVar
 import msgspec
 
 from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
-from echelon.engines.kubernetes.client.border import admit, admit_all, decode
+from echelon.engines.kubernetes.client.border import Damaged, admit, admit_all, decode
 from echelon.engines.kubernetes.client.execute import Exec, begin_exec
 from echelon.engines.kubernetes.client.forward import PortConnection, connect_to_port
 from echelon.engines.kubernetes.client.http.refusals import (
     AlreadyThere,
     Conflict,
-    Damaged,
     Gone,
     Invalid,
     Object,
@@ -51,6 +50,7 @@ __all__ = [
 
 T = TypeVar("T")
 PAGE = 500
+_LARGE_PAGE = 100  # of what takes many kilobytes each, as nodes and pods do
 # Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -89,9 +89,7 @@ class Api:
         except NotThere:
             return None
 
-    def find_shape(
-        self, kind: str, shape: type[T], name: str, *, namespace: str | None = None
-    ) -> T | None:
+    def find_shape(self, kind: str, shape: type[T], name: str, *, namespace: str | None = None) -> T | None:
         """One object in its shape, or None if it does not exist; raises Damaged if it has another."""
         path, request = self._targets.one("get", kind, name, namespace)
         try:
@@ -100,11 +98,6 @@ class Api:
             return None
         try:
             return decode(content, shape)
-        except msgspec.ValidationError as error:
-            raise Damaged(
-                f"the {kind} {name!r} cannot be read: {error}",
-                hint="it is not as its kind is: was it written for another version of what defines it?",
-            ) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise no_api_server(self.access, str(error)) from None
 
@@ -153,7 +146,8 @@ class Api:
     ) -> Sequence[T]:
         """All matching objects of a kind, parsed into `shape`: fields that it does not have are dropped."""
         page = partial(self._page, kind, selector, fields, namespace)
-        found = read_shapes(page, shape, self.access)
+        size = PAGE if kind == "Event" else _LARGE_PAGE
+        found = read_shapes(page, shape, self.access, size)
         return [each for each in found if not isinstance(each, dict) or admit(kind, each) is not None]
 
     def _page(

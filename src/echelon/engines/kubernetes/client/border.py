@@ -2,9 +2,13 @@
 
 Any user with rights in the namespace may have written an object, and what stands between here and the API
 server may answer for it. Behind this border a field that the engine reads has the type that the API gives it,
-or it is missing, which every reader copes with; `metadata`, `spec` and `status` are always there. An entry of
-a list without what it is known by is left out, and so is an object without a name. Fields that no shape names
-pass as they are. What a text says is not checked here: its readers do (`record` for records). Pure."""
+or it is missing, which every reader copes with. What a text says is not checked here: its readers do (`record`
+for records). Pure.
+
+Objects of the kinds in `shapes` are read into those at once (`decode`): one with a field of another type is
+damaged, and hides no other. Pods, Jobs, Kubeflow's and those that are read in one place only stay dictionaries
+(`admit`): what is of another type is taken out, `metadata`, `spec` and `status` are always there, an entry of
+a list without what it is known by is left out, and so is an object without a name."""
 
 from __future__ import annotations
 
@@ -14,12 +18,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from echelon.engines.decoding import convert, decoder_of
+from echelon.errors import Refused
 
 T = TypeVar("T")
 Object = dict[str, Any]
 Shape = Any  # a type, AMOUNT, a list with the shape of its entries, a mapping of fields, or an `Each`
 
 _LARGEST = 2**63 - 1  # the largest number that the API knows
+
+
+class Damaged(Refused):
+    """An object that is not as its kind is."""
 
 
 class Each(dict[str, Shape]):
@@ -85,12 +94,6 @@ _POD: Shape = {
         }
     },
 }
-_CLAIM_SPEC: Shape = {
-    "accessModes": [str],
-    "storageClassName": str,
-    "volumeName": str,
-    "resources": _RESOURCES,
-}
 _LABEL_SELECTOR: Shape = {
     "matchLabels": _TEXTS,
     "matchExpressions": [{"key!": str, "operator": str, "values": [str]}],
@@ -142,11 +145,6 @@ _SHAPES: Mapping[str, Shape] = {
             "egress": [{"to": _PEERS, "ports": _PORTS}],
         }
     },
-    "PersistentVolume": {"spec": {"persistentVolumeReclaimPolicy": str}},
-    "PersistentVolumeClaim": {
-        "spec": _CLAIM_SPEC,
-        "status": {"phase": str, "capacity": _AMOUNTS, "accessModes": [str]},
-    },
     "Pod": {
         "spec": _POD,
         "status": {
@@ -162,20 +160,30 @@ _SHAPES: Mapping[str, Shape] = {
     },
     "ResourceQuota": {"spec": {"hard": _AMOUNTS}, "status": {"hard": _AMOUNTS, "used": _AMOUNTS}},
     _REVIEW: {"status": {"userInfo": {"username": str}}},
-    "StorageClass": {"provisioner": str, "reclaimPolicy": str, "volumeBindingMode": str},
 }
 
 
 def decode(content: bytes | msgspec.Raw, shape: type[T]) -> T:
     """The object that the server wrote, in its shape (`shapes`): what the shape does not name is skipped, and
-    a null is a field that is not there, as it is to the server. Raises msgspec's errors for an object with a
-    field of another type, or without one that it must have.
+    a null is a field that is not there, as it is to the server. Raises Damaged for an object with a field of
+    another type, or without one that it must have, and msgspec's errors for what is no JSON.
     """
     try:
         return decoder_of(shape).decode(content)
     except msgspec.ValidationError:
-        plain: T = convert(_without_nulls(msgspec.json.decode(content)), shape, strict=True)
-        return plain
+        return shaped(msgspec.json.decode(content), shape)
+
+
+def shaped(obj: object, shape: type[T]) -> T:
+    """The same of an object that was parsed before."""
+    try:
+        found: T = convert(_without_nulls(obj), shape, strict=True)
+    except msgspec.ValidationError as error:
+        raise Damaged(
+            f"an object of the API server is not as its kind, {shape.__name__}, is: {error}",
+            hint="was it written for another version of what defines it?",
+        ) from None
+    return found
 
 
 def _without_nulls(value: Any) -> Any:

@@ -20,7 +20,6 @@ from echelon.errors import Unreachable
 
 P = TypeVar("P")
 T = TypeVar("T")
-_PAGE = 100
 _MOST_PAGES = 20_000  # two million objects
 
 
@@ -63,7 +62,9 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
             )
 
 
-def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access) -> list[T]:
+def read_shapes(
+    page: Callable[[int, str], bytes], shape: type[T], access: Access, size: int
+) -> list[T]:
     """Every object of a list as a `shape`: `page(limit, mark)` is one page as the server wrote it.
 
     An object that does not have the shape is left out: it must not hide the others."""
@@ -85,9 +86,9 @@ def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Acces
             raise no_api_server(access, str(error)) from None
         found: list[T] = []
         for each in raw.items or ():
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            with suppress(border.Damaged, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 found.append(border.decode(each, shape))
         return _Page(metadata=raw.metadata, items=found)
 
-    pages = read_pages(fetch, lambda each: each.metadata.more, _PAGE)
+    pages = read_pages(fetch, lambda each: each.metadata.more, size)
     return [item for each in pages for item in each.items or ()]

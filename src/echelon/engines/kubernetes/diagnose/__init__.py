@@ -86,7 +86,7 @@ def diagnose(
     now: float,
     events: Sequence[shapes.Event] | None = (),
     nodes: Sequence[shapes.Node] | None = None,
-    claims: Sequence[Object] | None = None,
+    claims: Sequence[shapes.Claim] | None = None,
     cluster: Cluster | None = None,
     alone: str | None = None,
     restarts: bool = False,
@@ -123,7 +123,7 @@ class _Look:
         *,
         events: Events,
         nodes: Sequence[shapes.Node] | None,
-        claims: Sequence[Object] | None,
+        claims: Sequence[shapes.Claim] | None,
         cluster: Cluster | None,
         now: float,
         alone: str | None,
@@ -131,14 +131,14 @@ class _Look:
         self._alone = alone
         self._events = events
         self._nodes = nodes
-        self._claims = None if claims is None else {each["metadata"]["name"]: each for each in claims}
+        self._claims = None if claims is None else {each.metadata.name: each for each in claims}
         self._cluster = cluster
         self._now = now
 
     def at_worker(self, worker: int, pods: Sequence[Object], *, restarts: bool) -> Iterator[Finding]:
         """The troubles of one worker, whose incarnations are given, the oldest first."""
         pod = pods[-1]
-        events = self._events.of("Pod", pod)
+        events = self._events.of("Pod", pod["metadata"]["name"], pod["metadata"].get("uid"))
         loss = loss_of(pod)
         if loss is not None:
             yield self._lost(worker, pods, loss, restarts=restarts)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events
 from echelon.engines.kubernetes.diagnose.trouble import Finding
 from echelon.engines.kubernetes.fields import moment
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Object
+from echelon.engines.kubernetes.shapes import Claim, ClaimSpec
 
 _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 
@@ -27,7 +25,7 @@ def claims_of(spec: Mapping[str, Any]) -> list[str]:
 
 
 def claim_trouble(
-    name: str, claim: Object | None, events: Events, worker: int, since: float | None
+    name: str, claim: Claim | None, events: Events, worker: int, since: float | None
 ) -> Finding | None:
     """What is wrong with a claim that a worker waits for; None if it is bound, or will be with the pod.
 
@@ -41,9 +39,8 @@ def claim_trouble(
             healable=False,
             since=since,
         )
-    status, spec = claim.get("status") or {}, claim.get("spec") or {}
-    begun = moment(claim["metadata"].get("creationTimestamp"))
-    if claim["metadata"].get("deletionTimestamp"):
+    about, spec, phase = claim.metadata, claim.spec, claim.status.phase
+    if about.deletion_timestamp:
         return Finding(
             kind="claim",
             text=f"volume claim {name} is being deleted",
@@ -52,34 +49,35 @@ def claim_trouble(
             healable=False,
             since=since,
         )
-    if status.get("phase") == "Lost":
+    if phase == "Lost":
         return Finding(
             kind="claim",
-            text=f"volume claim {name} has lost its volume {spec.get('volumeName', '')}".rstrip(),
+            text=f"volume claim {name} has lost its volume {spec.volume_name}".rstrip(),
             workers=(worker,),
             hint="its data are gone with it: `echelon volume rm` and make another",
             healable=False,
             since=since,
         )
-    if status.get("phase") == "Bound":
+    if phase == "Bound":
         return None
-    return _unbound(name, spec, events.of("PersistentVolumeClaim", claim), worker, begun)
+    told = events.of("PersistentVolumeClaim", name, about.uid)
+    return _unbound(name, spec, told, worker, moment(about.creation_timestamp))
 
 
-def is_tied(claim: Object | None) -> bool:
+def is_tied(claim: Claim | None) -> bool:
     """Whether a claim can be mounted on one node at a time only."""
-    modes = ((claim or {}).get("spec") or {}).get("accessModes") or []
+    modes = claim.spec.access_modes if claim is not None else ()
     return bool(modes) and not any(mode in _SHARED for mode in modes)
 
 
 def _unbound(
-    name: str, spec: Mapping[str, Any], events: Sequence[ClusterEvent], worker: int, begun: float | None
+    name: str, spec: ClaimSpec, events: Sequence[ClusterEvent], worker: int, begun: float | None
 ) -> Finding | None:
     # Between two failures there are many events that the provisioner is awaited: failures matter more.
     failures = [each for each in events if each.reason == "ProvisioningFailed"]
     last = failures[-1] if failures else events[-1] if events else None
     reason, message = (last.reason, last.message) if last else ("", "")
-    kind_of = spec.get("storageClassName")
+    kind_of = spec.storage_class_name
     if reason == "ProvisioningFailed":
         missing = "not found" in message and "storageclass" in message
         text = (

@@ -6,14 +6,10 @@ event that repeats often begins with "(combined from similar events)"."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.values import frozen
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Object
 
 _COMBINED = "(combined from similar events): "
 
@@ -40,13 +36,12 @@ class Events:
             target = event.involved_object
             self._by_object.setdefault((target.kind, target.name), []).append(event)
 
-    def of(self, kind: str, obj: Object) -> list[ClusterEvent]:
+    def of(self, kind: str, name: str, uid: str | None) -> list[ClusterEvent]:
         """The events of one object, the latest last."""
-        about = obj["metadata"]
         found = []
-        for event in self._by_object.get((kind, about["name"]), ()):
-            uid = event.involved_object.uid
-            if uid and about.get("uid") and uid != about["uid"]:
+        for event in self._by_object.get((kind, name), ()):
+            theirs = event.involved_object.uid
+            if theirs and uid and theirs != uid:
                 continue  # of an earlier object of the same name
             found.append(read_event(event))
         return sorted(found, key=lambda each: each.last)

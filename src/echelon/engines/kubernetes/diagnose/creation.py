@@ -44,12 +44,11 @@ def missing_pods(
     if not missing:
         return []
     newest = max((moment(pod["metadata"].get("creationTimestamp")) or 0.0 for pod in pods), default=0.0)
-    refusal = last_of(events.of("Job", job), "FailedCreate")
+    about = job["metadata"]
+    refusal = last_of(events.of("Job", about["name"], about.get("uid")), "FailedCreate")
     if refusal is not None and refusal.last >= newest:
         return [_refused(refusal, tuple(missing))]
-    started = moment((job.get("status") or {}).get("startTime")) or moment(
-        job["metadata"].get("creationTimestamp")
-    )
+    started = moment((job.get("status") or {}).get("startTime")) or moment(about.get("creationTimestamp"))
     if pods or started is None or now - started < (_SILENCE if events.known else _UNTOLD):
         return []  # a pod that failed is replaced after a pause
     if not events.known:

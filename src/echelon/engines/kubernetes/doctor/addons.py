@@ -169,9 +169,7 @@ def _served(api: Api, group: Object | None, addon: Addon) -> str | None:
     return ", ".join(found) or None
 
 
-def _controller(
-    api: Api, addon: Addon
-) -> tuple[Sequence[Object] | None, Sequence[shapes.Lease] | None]:
+def _controller(api: Api, addon: Addon) -> tuple[Sequence[Object] | None, Sequence[shapes.Lease] | None]:
     from echelon.engines.kubernetes.client.api import ALL
 
     deployments: Sequence[Object] | None = None

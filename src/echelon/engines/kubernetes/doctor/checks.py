@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.client.identity import user_name
 from echelon.engines.kubernetes.doctor import environment
 from echelon.engines.kubernetes.doctor.addons import check_addons
@@ -62,8 +63,8 @@ def _look(api: Api, image: str | None, user: str, workers: int) -> Iterator[Find
 
     yield from check_rights(_asking(api, namespace), api.namespace, user)
     yield from _check_nodes(api)
-    classes = _ask(lambda: api.list("StorageClass").items)
-    claims = _ask(lambda: api.list("PersistentVolumeClaim").items) or []
+    classes = _ask(lambda: api.list_shapes("StorageClass", shapes.StorageClass))
+    claims = _ask(lambda: api.list_shapes("PersistentVolumeClaim", shapes.Claim)) or ()
     yield from environment.check_storage(classes, claims)
     yield environment.check_security(namespace, api.namespace)
     quotas = _ask(lambda: api.list("ResourceQuota").items)

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.fields import annotation
 from echelon.engines.kubernetes.prerequisites.quotas import limits_filled_in
 from echelon.engines.kubernetes.quantities import amount_of
-from echelon.engines.kubernetes.storage import shared_classes
+from echelon.engines.kubernetes.storage import DEFAULT_CLASS, is_default, shared_classes
 from echelon.model.display import some_of
 from echelon.model.engine.cluster import Cluster, Node, free_gpus
 from echelon.model.engine.finding import Finding
@@ -21,7 +20,6 @@ Object = Mapping[str, Any]
 OLDEST = (1, 29)  # of Kubernetes: a Job restarts single workers, and counts restarts per worker
 TESTED = (1, 31)  # the oldest on which all cluster tests were run
 _NAMED = 4
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _LEVELS = {
     "": "privileged (no level is set)",
     "privileged": "privileged",
@@ -130,7 +128,9 @@ def _should_have_gpus(node: shapes.Node) -> bool:
     return node.metadata.labels.get(names.GPU_PRESENT) == "true" and amount_of(offered) == 0
 
 
-def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) -> Iterator[Finding]:
+def check_storage(
+    classes: Sequence[shapes.StorageClass] | None, claims: Sequence[shapes.Claim]
+) -> Iterator[Finding]:
     """Storage classes: is there a default, and does one serve several nodes at once?"""
     what = "storage classes"
     if classes is None:
@@ -149,13 +149,13 @@ def check_storage(classes: Sequence[Object] | None, claims: Sequence[Object]) ->
             fix="--output new: and volume create: install a provisioner; until then use claims made by hand",
         )
         return
-    default = [_name(each) for each in classes if annotation(each, _DEFAULT_CLASS) == "true"]
-    named = some_of([f"{_name(each)} ({each.get('provisioner', '?')})" for each in classes], _NAMED)
+    default = [each.metadata.name for each in classes if is_default(each)]
+    named = some_of([f"{each.metadata.name} ({each.provisioner or '?'})" for each in classes], _NAMED)
     if default:
         yield Finding(level="ok", what=what, found=f"{named}; default: {', '.join(default)}")
     else:
-        note = f'{{"metadata":{{"annotations":{{"{_DEFAULT_CLASS}":"true"}}}}}}'
-        command = f"kubectl patch storageclass {_name(classes[0])} -p '{note}'"
+        note = f'{{"metadata":{{"annotations":{{"{DEFAULT_CLASS}":"true"}}}}}}'
+        command = f"kubectl patch storageclass {classes[0].metadata.name} -p '{note}'"
         yield Finding(
             level="degraded", what=what, found=f"{named}; no default", fix=f"--output new: {command}"
         )

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
-from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Listing, NotThere, Object
+from echelon.engines.kubernetes import names, shapes
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
+from echelon.engines.kubernetes.client.border import shaped
 from echelon.engines.kubernetes.diagnose.claims import claims_of
-from echelon.engines.kubernetes.fields import annotation, moment
+from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.record import dialect_of
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.volumes import new_claim
-from echelon.engines.kubernetes.storage import shared_classes
+from echelon.engines.kubernetes.shapes import Claim, StorageClass
+from echelon.engines.kubernetes.storage import is_default, shared_classes
 from echelon.errors import Denied, InvalidJob
 from echelon.model.engine.volume import Volume, check_unused
 
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+T = TypeVar("T")
 _OVER = ("Succeeded", "Failed")
 
 
 def list_volumes(api: Api) -> list[Volume]:
     """Every claim of the namespace, by name."""
-    claims = api.list("PersistentVolumeClaim").items
+    claims = api.list_shapes("PersistentVolumeClaim", Claim)
     if not claims:
         return []
     # Without the right to list its users, a volume must not look free.
@@ -42,10 +44,9 @@ def list_volumes(api: Api) -> list[Volume]:
 
 def list_shared_classes(api: Api) -> list[str]:
     """The storage classes that are known to serve pods of several nodes at once, the default first."""
-    classes = _if_allowed(api, "StorageClass")
-    default = [each for each in classes if _is_default(each)]
-    others = [each for each in classes if not _is_default(each)]
-    return shared_classes([*default, *others], _if_allowed(api, "PersistentVolumeClaim"))
+    classes = _if_allowed(api, "StorageClass", StorageClass)
+    default_first = sorted(classes, key=lambda each: not is_default(each))
+    return shared_classes(default_first, _if_allowed(api, "PersistentVolumeClaim", Claim))
 
 
 def read_volume(api: Api, name: str) -> Volume:
@@ -83,7 +84,7 @@ def create_volume(
         made = api.create(new_claim(about, mode=mode, size=size, storage_class=storage_class))
     except AlreadyThere as error:
         raise InvalidJob("volume", name, "exists", hint="`echelon volume ls` shows it") from error
-    return to_volume(made, (), (), _policies(api))
+    return to_volume(shaped(made, Claim), (), (), _policies(api))
 
 
 def remove_volume(api: Api, volume: Volume) -> None:
@@ -93,34 +94,31 @@ def remove_volume(api: Api, volume: Volume) -> None:
 
 
 def to_volume(
-    claim: Object,
+    claim: Claim,
     pods: Sequence[Object],
     jobs: Sequence[Object],
     policies: Mapping[str, str],
 ) -> Volume:
     """A claim with all that is known of it. Pure."""
-    name, spec, status = claim["metadata"]["name"], claim.get("spec") or {}, claim.get("status") or {}
+    about, spec, status = claim.metadata, claim.spec, claim.status
+    name, storage_class = about.name, spec.storage_class_name
     mine = [pod for pod in pods if name in claims_of(pod.get("spec") or {}) and _lives(pod)]
     busy = [job for job in jobs if name in claims_of(_template_of(job)) and not dialects.end_of([job])]
     runs = {_run_of(each) for each in (*mine, *busy)}
-    asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    size = (status.get("capacity") or {}).get("storage") or asked
-    storage_class = spec.get("storageClassName")
+    size = status.capacity.get("storage") or (spec.resources.requests or {}).get("storage")
     return Volume(
         name=name,
-        status="Terminating"
-        if claim["metadata"].get("deletionTimestamp")
-        else status.get("phase", "Pending"),
+        status="Terminating" if about.deletion_timestamp else status.phase or "Pending",
         size=-(-amount_of(size) // 1000),
-        modes=tuple(status.get("accessModes") or spec.get("accessModes") or ()),
+        modes=status.access_modes or spec.access_modes,
         storage_class=storage_class,
-        reclaim=policies.get(f"volume {spec.get('volumeName')}") or policies.get(f"class {storage_class}"),
-        created=moment(claim["metadata"].get("creationTimestamp")) or 0.0,
+        reclaim=policies.get(f"volume {spec.volume_name}") or policies.get(f"class {storage_class}"),
+        created=moment(about.creation_timestamp) or 0.0,
         pods=tuple(sorted(pod["metadata"]["name"] for pod in mine)),
         runs=tuple(sorted(runs - {""})),
         nodes=tuple(sorted({(pod.get("spec") or {}).get("nodeName") or "" for pod in mine} - {""})),
-        labels=claim["metadata"].get("labels") or {},
-        uid=str(claim["metadata"].get("uid") or ""),
+        labels=about.labels,
+        uid=about.uid,
     )
 
 
@@ -142,30 +140,24 @@ def _policies(api: Api) -> dict[str, str]:
     """What becomes of the data of a volume, or of a class's volumes, when its claim goes. Both belong
     to the cluster, and not every user may see them.
     """
-    found = {
-        f"volume {each['metadata']['name']}": (each.get("spec") or {}).get(
-            "persistentVolumeReclaimPolicy", "Retain"
-        )
-        for each in _if_allowed(api, "PersistentVolume")
-    }
-    for each in _if_allowed(api, "StorageClass"):
-        found[f"class {each['metadata']['name']}"] = each.get("reclaimPolicy") or "Delete"
-    return found
+    volumes = _if_allowed(api, "PersistentVolume", shapes.Volume)
+    classes = _if_allowed(api, "StorageClass", StorageClass)
+    found = {f"volume {each.metadata.name}": each.spec.persistent_volume_reclaim_policy for each in volumes}
+    return found | {f"class {each.metadata.name}": each.reclaim_policy for each in classes}
 
 
 def _check_class(api: Api, wanted: str | None) -> None:
     """A claim of a class that is not there would wait for ever."""
     try:
-        classes: Listing = api.list("StorageClass")
+        classes = api.list_shapes("StorageClass", StorageClass)
     except Denied:
         return
-    there = [each["metadata"]["name"] for each in classes.items]
+    there = [each.metadata.name for each in classes]
     if wanted is not None and wanted not in there:
         raise InvalidJob(
             "class", wanted, "is not a storage class here", hint=f"there are {', '.join(there) or 'none'}"
         )
-    defaults = [each for each in classes.items if _is_default(each)]
-    if wanted is None and not defaults:
+    if wanted is None and not any(map(is_default, classes)):
         raise InvalidJob(
             "class",
             None,
@@ -174,12 +166,8 @@ def _check_class(api: Api, wanted: str | None) -> None:
         )
 
 
-def _is_default(storage_class: Object) -> bool:
-    return annotation(storage_class, DEFAULT_CLASS) == "true"
-
-
-def _if_allowed(api: Api, kind: str) -> list[Object]:
+def _if_allowed(api: Api, kind: str, shape: type[T]) -> Sequence[T]:
     try:
-        return api.list(kind).items
+        return api.list_shapes(kind, shape)
     except Denied:
-        return []
+        return ()

@@ -51,13 +51,16 @@ def find_troubles(
     with suppress(EchelonError):
         seen = inventory.see(api)
         nodes, cluster = seen.nodes, inventory.look(api, seen=seen)
+    claims: Sequence[shapes.Claim] | None = None
+    with suppress(Denied):
+        claims = api.list_shapes("PersistentVolumeClaim", shapes.Claim)
     return stuck + diagnose(
         jobs=jobs,
         pods=pods,
         now=time.time(),
         events=events,
         nodes=nodes,
-        claims=_listed(api, "PersistentVolumeClaim"),
+        claims=claims,
         cluster=cluster if cluster is not None and cluster.known else None,
         alone=alone,
         restarts=restarts,
@@ -117,10 +120,3 @@ def _not_replaced(pod: Object) -> Trouble:
         hint=f"ask an administrator for: {command}; or for the right to patch pods/status",
         workers=(worker,),
     )
-
-
-def _listed(api: Api, kind: str) -> list[Object] | None:
-    try:
-        return api.list(kind).items
-    except Denied:
-        return None

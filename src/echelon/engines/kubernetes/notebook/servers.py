@@ -155,18 +155,18 @@ class PodNotebooks:
         if job is not None:
             _server(api, job).remove(wait=True)
         found = ServerRemoved(was_there=job is not None)
-        claim = api.find("PersistentVolumeClaim", names.server_claim(name))
-        if claim is None or not (volumes or _is_ours(claim)):
+        claim = api.find_shape("PersistentVolumeClaim", shapes.Claim, names.server_claim(name))
+        if claim is None or not (volumes or _is_ours(claim.metadata.labels)):
             return found
-        called, uid = claim["metadata"]["name"], str(claim["metadata"]["uid"])
+        called, uid = claim.metadata.name, claim.metadata.uid
         if not volumes:
             return replace(found, kept=called)
         # Anybody may give a claim its name and labels.
         known = job is not None and annotation(job, names.CLAIM_UID) == uid
-        if not _is_ours(claim) or not (known or self._claims.has(uid)):
+        if not _is_ours(claim.metadata.labels) or not (known or self._claims.has(uid)):
             return replace(found, left=called)
         api.delete("PersistentVolumeClaim", called, uid=uid)
-        _wait_until(lambda: api.find("PersistentVolumeClaim", called) is None, f"volume {called}")
+        _wait_until(lambda: not api.exists("PersistentVolumeClaim", called), f"volume {called}")
         self._claims.forget(uid)
         return replace(found, removed=called)
 
@@ -175,7 +175,7 @@ def _find(api: Api, name: str) -> Object | None:
     """The server's Job; one that is on its way out is waited for."""
     called = names.server_name(name)
     while (job := api.find("Job", called)) is not None:
-        if not _is_ours(job):
+        if not _is_ours(job["metadata"].get("labels") or {}):
             raise Refused(
                 f"a Job named {called!r} is in the namespace, and it is no notebook server of echelon's",
                 hint="choose another name with --name",
@@ -211,7 +211,7 @@ def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> _Clai
     if wanted is None or asked.files is None:
         return _Claim()
     called = wanted["metadata"]["name"]
-    if (there := api.find("PersistentVolumeClaim", called)) is None:
+    if (there := api.find_shape("PersistentVolumeClaim", shapes.Claim, called)) is None:
         files, marks = asked.files, wanted["metadata"]["labels"]
         try:
             made = create_volume(
@@ -221,12 +221,12 @@ def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> _Clai
             hint = f"{error.hint}; --volume new:10Gi@CLASS names one, --volume none keeps no files"
             raise InvalidJob("volume", called, f"cannot be made: {error.message}", hint=hint) from None
         return _Claim(uid=made.uid, new=True)
-    if not _is_ours(there):
+    if not _is_ours(there.metadata.labels):
         raise Refused(
             f"a volume named {called!r} is in the namespace, and it is no notebook server's",
             hint=f"--volume pvc:{called} uses it, --name chooses another name",
         )
-    return _Claim(uid=str(there["metadata"]["uid"]))
+    return _Claim(uid=there.metadata.uid)
 
 
 def _make_secret(api: Api, name: str, job: Object) -> None:
@@ -339,9 +339,8 @@ def _none(api: Api, name: str) -> Unavailable:
     )
 
 
-def _is_ours(obj: Object) -> bool:
+def _is_ours(labels: Mapping[str, str]) -> bool:
     """Whether an object is a server's: it carries two labels of ours, one of which alone others use too."""
-    labels = obj["metadata"].get("labels") or {}
     return (labels.get(names.COMPONENT), labels.get(names.MANAGED_BY)) == (names.NOTEBOOK, "echelon")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.shapes import ObjectMeta
 from echelon.values import frozen
 
 Object = dict[str, Any]
@@ -52,11 +53,24 @@ def run_of(obj: Mapping[str, Any]) -> str | None:
 def belongs(obj: Mapping[str, Any], run: Identity) -> bool:
     """Whether an object was made for a run, or is its record."""
     about = obj["metadata"]
-    if run_of(obj) != run.run or not run.record:
+    owners = {each.get("uid") for each in about.get("ownerReferences") or ()}
+    return _is_part(run, run_of(obj), _mark_of(obj), about.get("uid"), owners)
+
+
+def is_for(about: ObjectMeta, run: Identity) -> bool:
+    """The same of an object that was read into its shape."""
+    mark = about.annotations.get(names.RECORD_UID)
+    return _is_part(run, about.labels.get(names.RUN), mark, about.uid, about.owners)
+
+
+def _is_part(
+    run: Identity, of: str | None, mark: str | None, uid: str | None, owners: Collection[str | None]
+) -> bool:
+    if of != run.run or not run.record:
         return False
-    if (mark := _mark_of(obj)) is not None:
+    if mark is not None:
         return mark == run.record
-    return about.get("uid") == run.record or is_owned_by(obj, run.record) or about.get("uid") in run.jobs
+    return uid == run.record or run.record in owners or uid in run.jobs
 
 
 def is_owned_by(obj: Mapping[str, Any], uid: str) -> bool:

@@ -17,6 +17,7 @@ from echelon.engines.kubernetes.prerequisites import controllers
 from echelon.engines.kubernetes.prerequisites.asked import Asked, unless_denied
 from echelon.engines.kubernetes.prerequisites.priorities import most_priority
 from echelon.engines.kubernetes.prerequisites.quotas import beyond_quota, unsaid_limits, without_limits
+from echelon.engines.kubernetes.shapes import Claim
 from echelon.errors import Denied, InvalidJob, Unavailable
 from echelon.model.job import Job
 from echelon.model.pods.pod import split_claim
@@ -150,7 +151,7 @@ def _look(api: Api, named: Named) -> Callable[[], Unavailable | None]:
         from echelon.engines.kubernetes.diagnose.claims import claim_trouble
         from echelon.engines.kubernetes.diagnose.cluster_events import Events
 
-        found = api.find(named.kind, named.name)
+        found = api.find_shape(_CLAIM, Claim, named.name)
         if found is None:
             return _absent(api, named)
         trouble = claim_trouble(named.name, found, Events(()), 0, None)

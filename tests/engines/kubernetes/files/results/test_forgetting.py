@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.engines.kubernetes.small import stored
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.files.results import forgetting
@@ -82,9 +83,9 @@ class Claims:
             "status": {"phase": phase},
         }
 
-    def find(self, kind: str, name: str) -> Any:
+    def find_shape(self, kind: str, shape: type[Any], name: str) -> Any:
         assert (kind, name) == ("PersistentVolumeClaim", "demo-results")
-        return self.made
+        return typed(shape, [self.made])[0]
 
 
 def test_a_volume_with_results_that_were_not_brought_here_keeps_the_run(apart: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,6 @@ class Invalid(Refused):
     """The API server does not accept what the object would be."""
 
 
-class Damaged(Refused):
-    """An object that is not as its kind is."""
-
-
 class Gone(Refused):
     """The resource version to continue from is too old: list again."""
 

@@ -11,8 +11,9 @@ from contextlib import suppress
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results.seen import can_be_fetched
-from echelon.engines.kubernetes.ownership.belonging import belongs
+from echelon.engines.kubernetes.ownership.belonging import is_for
 from echelon.engines.kubernetes.record import Collected, Stored, identity
+from echelon.engines.kubernetes.shapes import Claim
 from echelon.engines.machine import Submissions
 from echelon.errors import Denied, StateTrouble
 
@@ -66,10 +67,10 @@ def check_volume(api: Api, submissions: Submissions, stored: Stored) -> None:
         return
     claim = None
     with suppress(Denied):  # then it stays
-        claim = api.find("PersistentVolumeClaim", names.claim_name(name))
-    if claim is None or not belongs(claim, identity(stored)):
+        claim = api.find_shape("PersistentVolumeClaim", Claim, names.claim_name(name))
+    if claim is None or not is_for(claim.metadata, identity(stored)):
         return
-    if (claim.get("status") or {}).get("phase") != "Pending":
+    if claim.status.phase != "Pending":
         raise StateTrouble(
             f"the results of run {name!r} are on the volume claim {names.claim_name(name)}, were not fetched "
             "yet, and would be lost with it",
