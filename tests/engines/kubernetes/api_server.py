@@ -12,6 +12,7 @@ import itertools
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -52,7 +53,8 @@ class Asked:
     @property
     def changes(self) -> bool:
         """Whether it changes something, unless it is refused."""
-        return self.verb in ("create", "patch", "delete") and not self.kind.startswith("SelfSubject")
+        review = self.kind.startswith("SelfSubject")
+        return self.verb in ("create", "patch", "delete") and not review and "dryRun" not in self.query
 
 
 class Answered(Exception):
@@ -86,13 +88,10 @@ def merged(old: Any, change: Any) -> Any:
 class ApiServer:
     """Objects by kind and name, in one namespace. `denied` has requests that the user may not make, as
     "create Job" or "create *". `logs` are those of pods; None for one whose kubelet does not respond.
-    `serves` are kinds beside the known ones, each with its "plural.version.group"; `lacks` are paths of
-    groups that are not installed.
+    `serves` are the kinds of controllers that are installed, each with its "plural.version.group".
     """
 
-    def __init__(
-        self, *objects: Any, serves: Mapping[str, str] | None = None, lacks: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, *objects: Any, serves: Mapping[str, str] | None = None) -> None:
         self.objects: dict[tuple[str, str], Any] = {}
         for number, each in enumerate(objects):
             self.objects[str(_of(each, "kind")), str(_name(each) or number)] = each
@@ -100,10 +99,10 @@ class ApiServer:
         self.log: bytes | None = None  # of every other pod
         self.denied: set[str] = set()
         self.asked: list[Asked] = []
+        self.changes: list[Asked] = []  # those that were carried out, and changed something
         self.rules: list[Callable[[Asked], object]] = []
         self.after: Callable[[Asked], object] = lambda _asked: None
         self.page = 0  # objects of a page, if the client asks for more at once
-        self.lacks = set(lacks)
         self._serves = {kind: place.split(".", 2) for kind, place in (serves or {}).items()}
         self._versions = itertools.count(1)
         self._events: list[tuple[int, str, Object]] = []
@@ -123,6 +122,8 @@ class ApiServer:
         with self._changed:
             done = json.dumps(getattr(self, f"_{asked.verb}")(asked)).encode()
             self._changed.notify_all()
+        if asked.changes:
+            self.changes.append(asked)
         self.after(asked)
         return done
 
@@ -160,21 +161,14 @@ class ApiServer:
     def _discover(self, path: str) -> Any:
         if path == "/version":
             return {"major": "1", "minor": "36", "gitVersion": "v1.36.3"}
-        if path in self.lacks:
-            raise refused(404, "NotFound", "the server could not find the requested resource")
-        served = [[each.plural, each.version, each.group] for each in KINDS.values()]
-        served += self._serves.values()
+        own = [each for each in KINDS.values() if not each.group.endswith("kubeflow.org")]
+        served = [*([each.plural, each.version, each.group] for each in own), *self._serves.values()]
         if path == "/apis":
             groups = dict.fromkeys((group, version) for _, version, group in served if group)
-            known = [
-                (group, version)
-                for group, version in groups
-                if group_path(f"{group}/{version}") not in self.lacks
-            ]
             return {
                 "groups": [
                     {"name": group, "versions": [{"groupVersion": f"{group}/{version}", "version": version}]}
-                    for group, version in known
+                    for group, version in groups
                 ]
             }
         resources = []
@@ -246,17 +240,13 @@ class ApiServer:
         key, old = self._find(asked)
         about = asked.body.get("metadata", {})
         for precondition in ("uid", "resourceVersion"):
-            if about.get(precondition) not in (None, old["metadata"].get(precondition)):
+            if about.get(precondition) not in (None, _of(_of(old, "metadata"), precondition)):
                 raise refused(409, "Conflict", f"the {precondition} is another")
         new = merged(old, asked.body)
-        number = next(self._versions)
-        changed = new.get("spec") != old.get("spec")
-        generation = old["metadata"].get("generation", 1) + changed
-        new["metadata"] = {
-            **new["metadata"],
-            "resourceVersion": str(number),
-            "generation": generation,
-        }
+        number, made = next(self._versions), _of(_of(new, "metadata"), "generation")
+        generation = (made if isinstance(made, int) else 1) + (_of(new, "spec") != _of(old, "spec"))
+        written = {"resourceVersion": str(number), "generation": generation}
+        new["metadata"] = {**new["metadata"], **written}
         self.objects[key] = new
         self._note(number, "MODIFIED", new)
         return new
@@ -273,11 +263,11 @@ class ApiServer:
         """Remove an object, and what belongs to nothing else that is there."""
         old = self.objects.pop(key)
         self._note(next(self._versions), "DELETED", old)
-        there = {_uid(each) for each in self.objects.values()}
         for other, each in list(self.objects.items()):
             owners = _of(_of(each, "metadata"), "ownerReferences")
-            uids = {_of(one, "uid") for one in owners} if isinstance(owners, list) else set()
-            if _uid(old) in uids and not uids & there and other in self.objects:
+            uids = [_of(one, "uid") for one in owners] if isinstance(owners, list) else []
+            there = any(_uid(one) in uids for one in self.objects.values())
+            if _uid(old) in uids and not there and other in self.objects:
                 self._remove(other)
 
     def _note(self, number: int, what: str, obj: Object) -> None:
@@ -295,7 +285,8 @@ class ApiServer:
 
     def _follow(self, asked: Asked, closed: threading.Event) -> Iterator[bytes]:
         seen = int(asked.query.get("resourceVersion") or 0)
-        while not closed.is_set():
+        ends = time.monotonic() + float(asked.query.get("timeoutSeconds") or 0)
+        while not closed.is_set() and time.monotonic() < ends:
             with self._changed:
                 newer = [each for each in self._events if each[0] > seen]
                 if not newer:

@@ -1,32 +1,26 @@
 """A cluster in memory in which any field of any object may be anything: for the tests of what others write.
 
-`Shelf` takes the place of the connection to an API server, so that everything above it is the real thing:
-parsing, the engine, the command line. `whole_cluster` are objects as they are while a run goes on; `garbled`
+`Shelf` is the server, in memory, so that everything above the connection is the real thing: parsing, the
+engine, the command line. `whole_cluster` are objects as they are while a run goes on; `garbled`
 draws the same with one field replaced, also inside the JSON that some fields hold."""
 
 from __future__ import annotations
 
 import copy
 import json
-import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 from hypothesis import strategies as st
 from testbed.kubectl import Object
-from tests.engines.kubernetes.api_server import merged
+from tests.engines.kubernetes.api_server import ApiServer, merged
 from tests.engines.kubernetes.rendered import CASES, SHIPPED, planned
 
 from echelon.engines.kubernetes import ledger, names, record
-from echelon.engines.kubernetes.client.http.refusals import Request
-from echelon.engines.kubernetes.client.kinds import KINDS, NotThere
-from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.record import Claim, Collected, Stop
 from echelon.engines.kubernetes.render.dialects import job as job_dialect
 from echelon.engines.kubernetes.render.manifests import started_objects
-from echelon.errors import Denied, Refused
 from echelon.model import ends
 from echelon.model.run import RunRef
 
@@ -34,124 +28,19 @@ RUN = "hello"
 TITLE = "\x1b]0;mine now\x07"
 _MADE = "2026-01-01T00:00:00Z"
 _AT = 1767225600.0
-_SELECTOR = r"(?:[\w./-]+(?:=[\w.-]{0,63}| in \((?:[\w.-]{1,63},?)+\)),?)*"  # what an API server takes
-_PLURALS = {kind.plural: name for name, kind in KINDS.items()}
 
 
 _KUEUE = "kueue.x-k8s.io"
-# What only the API server writes.
-_SERVED = {
-    "/version": {"major": "1", "minor": "31", "gitVersion": "v1.31.0"},
-    "/apis": {
-        "groups": [
-            {"name": _KUEUE, "versions": [{"groupVersion": f"{_KUEUE}/v1beta1", "version": "v1beta1"}]}
-        ]
-    },
-    f"/apis/{_KUEUE}/v1beta1": {
-        "resources": [{"name": "localqueues", "kind": "LocalQueue", "namespaced": True}]
-    },
-}
 
 
-class Silence(Iterator[Any]):
-    """A watch in which nothing happens."""
-
-    def __init__(self) -> None:
-        self._closed = threading.Event()
-
-    def __next__(self) -> Any:
-        self._closed.wait(5)
-        raise StopIteration
-
-    def close(self) -> None:
-        self._closed.set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Log(Silence):
-    """A log that is over."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        super().__init__()
-        self._pieces = iter(pieces)
-
-    def __next__(self) -> bytes:
-        return next(self._pieces)
-
-
-class Shelf:
-    """What a connection to an API server offers, over objects in memory."""
+class Shelf(ApiServer):
+    """A server whose objects may be garbled, and whose pods all have one log."""
 
     def __init__(self, objects: Sequence[Any], log: bytes) -> None:
-        self.objects = list(objects)
-        self.changes: list[tuple[str, str]] = []
-        self._log = log
-
-    def session(self, access: Access, _patience: float) -> Self:
-        self.access = access
-        return self
-
-    def call(
-        self, method: str, path: str, request: Request, *, params: Sequence[tuple[str, str]] = (), **_: Any
-    ) -> bytes:
-        if request.kind is None:
-            return json.dumps(_SERVED.get(path, {})).encode()
-        kind = _PLURALS.get(request.kind.plural, request.kind.plural)
-        if method != "GET" and kind != "SelfSubjectReview":  # to ask who one is changes nothing
-            self.changes.append((method, path))
-        if kind == "SelfSubjectAccessReview":
-            return b'{"status": {"allowed": true}}'
-        mine = [each for each in self.objects if _field(each, "kind") == kind]
-        if method == "DELETE":
-            gone = [each for each in mine if _name(each) == request.name]
-            if kind == "Job":
-                gone += [each for each in self.objects if _field(each, "kind") == "Pod"]
-            self.objects = [each for each in self.objects if not any(each is one for one in gone)]
-            return b"{}"
-        if method == "POST" and not request.subresource:
-            return json.dumps({"metadata": {"name": request.name, "uid": "new"}}).encode()
-        if request.name:
-            found = next((each for each in mine if _name(each) == request.name), None)
-            if found is None:
-                raise NotThere(f"no {kind} {request.name}")
-            return json.dumps(found).encode()
-        wanted = dict(params).get("labelSelector", "")
-        if not re.fullmatch(_SELECTOR, wanted):
-            raise Refused(f"unable to parse requirement: {wanted}")
-        return json.dumps(
-            {"kind": f"{kind}List", "items": [each for each in mine if _fits(each, wanted)]}
-        ).encode()
-
-    def stream(self, _path: str, request: Request, decode: Callable[..., Any], **_: Any) -> Any:
-        return Log(decode([self._log])) if request.subresource == "log" else Silence()
-
-    def upgrade(self, *_: Any, **__: Any) -> Any:
-        raise Denied("no command may be run here")
-
-    def close(self) -> None:
-        pass
-
-
-def _field(obj: Any, name: str) -> Any:
-    return obj.get(name) if isinstance(obj, dict) else None
-
-
-def _name(obj: Any) -> Any:
-    return _field(_field(obj, "metadata"), "name")
-
-
-def _fits(obj: Any, selector: str) -> bool:
-    """Whether a selector takes an object; of one whose labels are garbled, that is not known."""
-    labels = _field(_field(obj, "metadata"), "labels")
-    if not selector or " in " in selector or not isinstance(labels, dict):
-        return True
-    pairs = (part.partition("=")[::2] for part in selector.split(","))
-    return all(not isinstance(labels.get(key), str) or labels[key] == value for key, value in pairs)
+        super().__init__(serves={"LocalQueue": f"localqueues.v1beta1.{_KUEUE}"})
+        kinds = [each.get("kind") if isinstance(each, dict) else None for each in objects]
+        self.objects = {(str(kind), str(at)): objects[at] for at, kind in enumerate(kinds)}
+        self.log = log
 
 
 def _about(name: str, **more: Any) -> Object:
@@ -440,7 +329,7 @@ def _what_only_doctor_reads() -> list[Object]:
         },
         {
             "apiVersion": f"{_KUEUE}/v1beta1",
-            "kind": "localqueues",
+            "kind": "LocalQueue",
             "metadata": _about("queue"),
         },
     ]

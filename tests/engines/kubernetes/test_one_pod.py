@@ -16,6 +16,7 @@ from tests.engines.kubernetes.api_server import ApiServer, Asked, refused
 
 from echelon.engines.kubernetes import names, one_pod
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.diagnose.trouble import PATIENCE
 from echelon.engines.kubernetes.doctor import network, probe
 from echelon.engines.kubernetes.files.copy_pod import reach_volume
 from echelon.engines.kubernetes.notebook import servers
@@ -236,7 +237,7 @@ def test_a_pod_that_only_has_the_labels_is_not_used(use: User) -> None:
 
     cluster.after = pose
     told: Told = []
-    end = use(cluster.api, told)
+    end: Any = use(cluster.api, told)
     assert end in ("reached", True) or "ok image" in dict(end) or "ok network" in dict(end), end
     assert {name[-5:] for kind, name in cluster.objects if kind == "Pod"} == {"zzzzz"}, "its own is gone"
 
@@ -256,7 +257,7 @@ def test_an_image_that_does_not_exist(
     cluster = Cluster(NO_IMAGE)
     cluster.events = {"Failed": f'Failed to pull image "{IMAGE}": not found'}
     if use is notebook:  # it gives up when a run would, two minutes after the kubelet has begun to say so
-        monkeypatch.setitem(one_pod.gives_up.__globals__["PATIENCE"], "image", 0.0)
+        monkeypatch.setitem(PATIENCE, "image", 0.0)
     end, told = outcome(cluster, use)
     ((found, text),) = [end] if isinstance(end, tuple) else end
     assert found == code
@@ -296,7 +297,7 @@ def test_two_pods_that_find_one_node() -> None:
     end, _ = outcome(cluster, pair)
     ((found, text),) = end
     assert found == "degraded network"
-    assert "finds no other node, so nothing was sent" in text
+    assert "no second pod has started on another node, so nothing was sent" in text
     assert "no node has room for the second pod" in text
 
 

@@ -45,6 +45,7 @@ RECORD_UID = "echelon.dev/record"  # on what does not go with its run's record: 
 FIRST_WORKER = "echelon.dev/first-worker"  # the number of the worker with index 0; a label on Kubeflow's pods
 WORKERS = "echelon.dev/workers"  # on jobs of Kubeflow's: how many workers it stands for
 ENDED = "echelon.dev/ended"  # on jobs of Kubeflow's that are suspended for good, and not to go on
+STOPPED = "echelon.dev/stopped"  # on jobs that echelon has not made, and that `stop` has suspended
 NODES = "echelon.dev/nodes"  # on Jobs: a JSON list, the node of each of its workers
 ASKED = "echelon.dev/asked"  # on the Job of a notebook server: a digest of what it was made for
 OMITTED = "echelon.dev/omitted"  # in a dry run: what an object holds that is not shown

@@ -202,11 +202,16 @@ class OnePod:
             return
         name, deadline = self.job["metadata"]["name"], time.monotonic() + _GONE
         self._api.delete("Job", name, uid=self.job["metadata"]["uid"])
-        while wait and (self._api.find("Job", name) is not None or self.pods()):
+        while wait and self._is_there():
             if time.monotonic() > deadline:
                 raise Refused(f"{name} is still being removed", hint="the same command goes on with it")
             time.sleep(_LOOK)
         self._job = None
+
+    def _is_there(self) -> bool:
+        about = self.job["metadata"]
+        found = self._api.find("Job", about["name"])
+        return (found is not None and found["metadata"]["uid"] == about["uid"]) or bool(self.pods())
 
     def _ended(self, pods: Sequence[Object]) -> EchelonError:
         loss = workers.last_loss(pods)

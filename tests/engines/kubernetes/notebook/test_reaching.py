@@ -26,7 +26,7 @@ def up(*there: dict[str, Any], asked: ServerSettings | None = None) -> EchelonEr
     server = ApiServer(*there)
     with pytest.raises(EchelonError) as caught:
         servers.PodNotebooks(lambda: server.api).up("ann", asked, lambda _: None)
-    assert not any(each.changes for each in server.asked)
+    assert server.changes == []
     return caught.value
 
 
@@ -51,7 +51,7 @@ def test_a_job_of_anybody_else_is_left_alone() -> None:
 def test_why_a_server_ended_at_its_start() -> None:
     def why(state: dict[str, Any]) -> str:
         made = {"kind": "Job", "name": "notebook-ann", "uid": "the-job", "controller": True}
-        about = {"labels": {names.JOB_NAME: "notebook-ann"}, "ownerReferences": [made]}
+        about: dict[str, Any] = {"labels": {names.JOB_NAME: "notebook-ann"}, "ownerReferences": [made]}
         api = ApiServer(server_job(), pod(status={"phase": "Failed"}, state=state, **about)).api
         with pytest.raises(Unavailable) as caught:
             servers._server(api, server_job()).wait(servers._Answers(api, print, first=True))

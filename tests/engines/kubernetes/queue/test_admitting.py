@@ -63,7 +63,7 @@ def frozen(asked: Asked) -> None:
         raise refused(422, "Invalid", "spec.template: field is immutable")
 
 
-def recorded(server: Server, wanted: Job, plan: Plan, **variables: str) -> None:
+def recorded(server: ApiServer, wanted: Job, plan: Plan, **variables: str) -> None:
     """What the engine has made when a run is recorded whose Jobs wait."""
     run = record_of(wanted)
     known = server.api.create(record.new(run, SHIPPED))
@@ -75,7 +75,7 @@ def start(server: Server, plan: Plan, check: Callable[[], None] = lambda: None) 
     admitting.start(server.api, REF, plan, check)
 
 
-def jobs(server: Server) -> dict[str, tuple[bool, int, str]]:
+def jobs(server: ApiServer) -> dict[str, tuple[bool, int, str]]:
     """Of every Job: whether it waits, its workers, and the GPUs of each."""
     return {
         name: (

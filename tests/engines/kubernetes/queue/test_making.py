@@ -133,7 +133,7 @@ def test_several_jobs_are_made_to_wait_and_released_when_all_are_there() -> None
     server = Cluster()
     submit(server)
     check_whole(server)
-    done = [(each.verb, each.name) for each in server.asked if each.changes and each.kind == "Job"]
+    done = [(each.verb, each.name) for each in server.changes if each.kind == "Job"]
     made = [("create", name) for name in JOBS]
     assert done == [*made, *(("patch", name) for name in JOBS)], "none before the last was there"
 

@@ -6,19 +6,19 @@ Those who follow a run are asked what they conclude when nothing more comes."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, Self, cast
+from functools import cached_property, lru_cache
+from typing import Self
 
 import pytest
 from testbed.kubectl import Object
+from tests.engines.kubernetes.api_server import ApiServer, Asked
 from tests.engines.kubernetes.state.evidence import NOW, REF, Case, agents_lines, keepers_objects
 
-from echelon.engines.kubernetes import ending, names
-from echelon.engines.kubernetes.client.api import Api, Listing
-from echelon.engines.kubernetes.client.kinds import NotThere
+from echelon.engines.kubernetes import ending
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results.seen import see
 from echelon.engines.kubernetes.follow import follow
 from echelon.engines.kubernetes.follow.evidence import STREAMED, ask_keeper, confirm, evidence, find_over
@@ -39,73 +39,27 @@ GOES_ON = "on"
 OVER = "over"  # of those who say no more
 
 
-Objects = list[Object]  # `OneRun` has a method of that name
-
-
-class OneRun:
-    """An API server that has one run, and logs as the case has them. Nothing can be changed."""
-
-    namespace = "team"
+class OneRun(ApiServer):
+    """A server that has one run, and logs as the case has them. Nothing can be changed."""
 
     def __init__(self, case: Case) -> None:
+        kept = keepers_objects(case.facts.keeper)
+        super().__init__(case.record, *case.listed, *case.pods, *kept)
         self.case = case
-        self._keeper = keepers_objects(case.facts.keeper)
 
     @property
-    def api(self) -> Api:
-        return cast("Api", self)
-
-    @cached_property
     def view(self) -> View:
         """The run, as whoever looks finds it."""
-        return look(self.api, REF)
+        return _seen(self.api, REF)
 
     @cached_property
     def status(self) -> Status:
         return fold(opening_status(self.view.stored.run), follow.read_events(self.api, REF))
 
-    def find(self, kind: str, name: str, **_: Any) -> Object | None:
-        return next((each for each in self._all(kind) if each["metadata"]["name"] == name), None)
-
-    def get(self, kind: str, name: str, **_: Any) -> Object:
-        found = self.find(kind, name)
-        if found is None:
-            raise NotThere(f"no {kind} {name}")
-        return found
-
-    def list(self, kind: str, *, selector: str = "", **_: Any) -> Listing:
-        return Listing(items=self._selected(kind, selector), version="1")
-
-    def list_shapes(self, kind: str, _shape: Any, *, selector: str = "", fields: str = "") -> Objects:
-        found = self._selected(kind, selector)
-        alive = [each for each in found if each.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
-        return alive if "status.phase" in fields else found
-
-    def may(self, *_: Any, **__: Any) -> bool:
-        return True
-
-    @contextmanager
-    def logs(self, pod: str, *, tail: int | None = None, **_: Any) -> Iterator[Iterator[bytes]]:
-        lines = agents_lines(self.case, pod)
-        if lines is None:
-            raise Unreachable("the kubelet does not respond", hint="")
-        yield iter(lines if tail is None else lines[-tail:])
-
-    def _all(self, kind: str) -> Objects:
-        case, keeper = self.case, [each for each in self._keeper if each["kind"] == kind]
-        found: Mapping[str, Sequence[Object]] = {
-            "ConfigMap": [case.record],
-            "Job": case.listed,
-            "Pod": case.pods,
-        }
-        return [*found.get(kind, ()), *keeper]
-
-    def _selected(self, kind: str, selector: str) -> Objects:
-        wanted = [each for each in (names.WORKER, names.KEEPER) if each in selector]
-        mine = self._all(kind)
-        if kind == "ConfigMap" or not selector:
-            return mine
-        return [each for each in mine if each["metadata"]["labels"][names.COMPONENT] in wanted]
+    def _log_of(self, asked: Asked) -> bytes:
+        lines = agents_lines(self.case, asked.name)
+        self.log = None if lines is None else b"".join(lines)
+        return super()._log_of(asked)
 
 
 class InTurn:
@@ -130,9 +84,14 @@ def at_one_moment(patch: pytest.MonkeyPatch, now: float) -> None:
     patch.setattr("echelon.engines.kubernetes.follow.follow.find_troubles", lambda *_, **__: [])
 
 
-def _look(api: Api, _ref: RunRef, **_: object) -> View:
+@lru_cache(maxsize=1)
+def _seen(api: Api, ref: RunRef) -> View:
     """One look is enough, since nothing changes."""
-    return cast("OneRun", api).view
+    return look(api, ref)
+
+
+def _look(api: Api, ref: RunRef, **_: object) -> View:
+    return _seen(api, ref)
 
 
 # Each judge

@@ -9,11 +9,9 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.conftest import PATIENCE
-from tests.engines.kubernetes.hostile import Log, Silence
 from tests.engines.kubernetes.state.answers import GOES_ON, JUDGES, OneRun, answers, at_one_moment
 from tests.engines.kubernetes.state.contradictions import CAUSES, cause_of, differs, rightly, status_is_wrong
 from tests.engines.kubernetes.state.evidence import NOW, REF, all_cases, case_of
@@ -100,17 +98,6 @@ FOLLOWED = {
 }
 
 
-class Watched(OneRun):
-    """The same, followed: nothing ever changes, and a log that is read to its end stays so."""
-
-    def watch(self, *_: Any, **__: Any) -> Silence:
-        return Silence()
-
-    def logs(self, pod: str, **_: Any) -> Log:  # type: ignore[override]
-        with super().logs(pod) as lines:
-            return Log(lines)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_a_follower_concludes_what_the_table_says(name: str) -> None:
@@ -120,6 +107,6 @@ def test_a_follower_concludes_what_the_table_says(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         at_one_moment(patch, NOW)
         assert answers(case)["late"] == FOLLOWED[name]
-        events = follow_events(Watched(case).api, REF, patience, Mirrors())
+        events = follow_events(OneRun(case).api, REF, patience, Mirrors())
         end = next((each for each in events if each.kind == "finished"), None)
     assert (end.outcome if end is not None else GOES_ON) == FOLLOWED[name]

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.watched.kinds import labels_of, parse_address, selector
-from echelon.engines.kubernetes.watched.state import STOPPED, events_of, record_of, see
+from echelon.engines.kubernetes.watched.state import events_of, record_of, see
 from echelon.errors import InvalidJob
 from echelon.model.run import RunRef, opening_status, parse_uri
 from echelon.model.status import Status, fold
@@ -139,7 +140,7 @@ def test_a_job_that_failed_and_whose_pods_are_gone_has_the_controllers_reason() 
 
 
 def test_a_job_that_was_stopped_here_is_over_and_another_suspended_one_waits() -> None:
-    stopped = job("Suspended", metadata={"annotations": {STOPPED: "2026-01-01T00:02:00+00:00"}})
+    stopped = job("Suspended", metadata={"annotations": {names.STOPPED: "2026-01-01T00:02:00+00:00"}})
     assert status(stopped, []).state == "stopped"
     assert status(job(spec={"runPolicy": {"suspend": True}}), []).state == "queued"
 

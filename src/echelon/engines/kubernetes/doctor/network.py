@@ -16,7 +16,7 @@ from echelon.engines.kubernetes.doctor.probe import has_ended, not_started, pati
 from echelon.engines.kubernetes.fields import json_object, one_line
 from echelon.engines.kubernetes.one_pod import OnePod, metadata
 from echelon.engines.kubernetes.state.workers import is_running
-from echelon.errors import EchelonError, Unavailable, Unreachable
+from echelon.errors import EchelonError, Refused, Unavailable, Unreachable
 from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
 
@@ -122,16 +122,19 @@ def probe_network(api: Api, image: str) -> Iterator[Finding]:
 def _probe(api: Api, image: str, pair: str, first: OnePod, second: OnePod) -> Iterator[Finding]:
     try:
         leader = first.make(lambda level: _job(pair, image, 0, f"$({names.ENV_POD_IP})", level), _has_address)
-    except EchelonError as error:
+    except (Refused, Unavailable) as error:
         yield not_started(error)
         return
     try:
         other = second.make(lambda level: _job(pair, image, 1, _address(leader), level), has_ended)
+    except Refused as error:
+        yield not_started(error)
+        return
     except Unavailable as error:
         yield Finding(
             level="degraded",
             what="network",
-            found="a second pod finds no other node, so nothing was sent between two",
+            found="no second pod has started on another node, so nothing was sent between two",
             fix=f"runs on several nodes: {error.message}",
         )
         return

@@ -95,9 +95,11 @@ class PodNotebooks:
                 _Answers(api, tell, first=True),
                 lambda job: _make_secret(api, name, job),
             )
-        except EchelonError:
+        except EchelonError as error:
             server.remove(wait=True)
-            if claim.new:
+            if claim.new and not isinstance(
+                error, AlreadyThere
+            ):  # another `up` was faster, and uses the claim
                 api.delete("PersistentVolumeClaim", names.server_claim(name), uid=claim.uid)
                 self._claims.forget(claim.uid)
             raise

@@ -16,6 +16,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, NoReturn
 
 from echelon.engines.base import Saving, TakeOver
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.follow.troubles import out_of_touch
@@ -25,7 +26,6 @@ from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines,
 from echelon.engines.kubernetes.watched.reading import read_all, read_one
 from echelon.engines.kubernetes.watched.restarts import Replacements
 from echelon.engines.kubernetes.watched.state import (
-    STOPPED,
     Seen,
     end_of,
     events_of,
@@ -156,7 +156,7 @@ class WatchedJobs:
         hold_back(self.api, dict(seen.job))
         when = datetime.now(UTC).isoformat(timespec="seconds")
         policy = {"suspend": True} if address.kind.word == "trainjob" else {"runPolicy": {"suspend": True}}
-        change = {"metadata": {"annotations": {STOPPED: when}}, "spec": policy}
+        change = {"metadata": {"annotations": {names.STOPPED: when}}, "spec": policy}
         self.api.patch(self._resource(address), address.name, change, uid=seen.job["metadata"].get("uid", ""))
         own = "" if grace is None else " after the grace period of their own"
         return f"it is suspended: its pods end{own}, and the job stays until `echelon rm`"

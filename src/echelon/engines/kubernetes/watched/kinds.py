@@ -11,7 +11,6 @@ from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET, PREFIX
 from echelon.errors import InvalidJob
 from echelon.values import frozen
 
-_INDEX = "batch.kubernetes.io/job-completion-index"
 _SIDE = ("istio-proxy", "istio-init")
 _MOST = 10_000  # workers; what says more is not believed
 _ORDER = ("launcher", "master", "chief", "worker", "node", "ps", "evaluator")
@@ -108,8 +107,8 @@ def index_of(pod: Mapping[str, Any], job: Mapping[str, Any]) -> int:
     one of them.
     """
     labels = pod["metadata"].get("labels") or {}
-    names = (f"{PREFIX}replica-index", "replica-index", _INDEX)
-    found = (whole_number(labels.get(name)) for name in names)
+    known = (f"{PREFIX}replica-index", "replica-index", names.COMPLETION_INDEX)
+    found = (whole_number(labels.get(name)) for name in known)
     index = next((index for index in found if index is not None and index < _MOST), 0)
     after_launcher = below(job, "spec").get("runLauncherAsWorker") is True and role_of(pod) == "worker"
     return max(0, index - 1) if after_launcher else index

@@ -36,9 +36,6 @@ from echelon.model.world import Group, World
 from echelon.values import frozen
 
 Object = dict[str, Any]
-STOPPED = "echelon.dev/stopped"
-"""The annotation of a job that `echelon stop` has suspended."""
-_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @frozen
@@ -95,8 +92,8 @@ def as_worker(worker: int, pod: Mapping[str, Any]) -> Object:
     if "containerStatuses" in status:
         status["containerStatuses"] = [renamed(each) for each in status["containerStatuses"]]
     marks = {
-        "labels": {**(about.get("labels") or {}), _INDEX: str(worker)},
-        "annotations": {**(about.get("annotations") or {}), _INDEX: str(worker)},
+        "labels": {**(about.get("labels") or {}), names.COMPLETION_INDEX: str(worker)},
+        "annotations": {**(about.get("annotations") or {}), names.COMPLETION_INDEX: str(worker)},
     }
     return {**pod, "metadata": {**about, **marks}, "spec": spec, "status": status}
 
@@ -177,7 +174,7 @@ def end_of(seen: Seen) -> Event | None:
     if failed is not None:
         at = moment(status.get("completionTime")) or _changed(failed) or 0.0
         return _failure(seen, one_line(failed.get("message")) or "the job failed", at)
-    stopped = (seen.job["metadata"].get("annotations") or {}).get(STOPPED)
+    stopped = (seen.job["metadata"].get("annotations") or {}).get(names.STOPPED)
     if stopped is not None and ("Suspended" in held or (is_told_to_suspend(seen.job) and not seen.pods)):
         return ends.stopped("by `echelon stop`: it is suspended", at=moment(stopped) or 0.0)
     return None
