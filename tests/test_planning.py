@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from echelon.engines.memory.script import one_node
 from echelon.model.engine.cluster import Cluster, Node
-from echelon.model.job import Job, Role, Secret
-from echelon.model.plan import Placement, Seat
+from echelon.model.job import Job, Role
+from echelon.model.plan import Placement, Plan, Seat
 from echelon.model.resources import Amount, Resources
 from echelon.model.world import Group, World, members, rank_count, worker_count
 from echelon.placement import place
@@ -136,7 +136,6 @@ def test_each_group_has_its_own_command_and_variables() -> None:
     plan = make_plan(wanted, world, seated("", "", ""), Cluster(nodes=(), known=False))
     assert [launch.argv for launch in plan.launches] == [("python3", "train.py"), ("./serve",)]
     assert [launch.env for launch in plan.launches] == [{}, {"LEVEL": "debug"}]
-    assert plan.env == {"A": "b"}
 
 
 def test_a_launcher_leads_and_its_end_is_the_runs() -> None:
@@ -191,26 +190,13 @@ def test_no_machine_gets_more_threads_than_cpus(
         assert sum(member.procs * threads[member.group] for member in here) <= max(cpus, ranks)
 
 
-def test_a_plan_has_all_that_the_job_says() -> None:
-    wanted = job(
-        framework="torch",
-        workers=2,
-        roles=(role("ps"),),
-        env={"A": "b"},
-        secrets=(Secret(name="TOKEN"), Secret(name="KEY", file="/somewhere")),
-        restarts=3,
-        timeout=60.0,
-    )
+def test_a_plan_has_what_is_decided_and_nothing_that_the_job_says() -> None:
+    assert not {each.name for each in fields(Plan)} & {each.name for each in fields(Job)}
+    wanted = job(framework="torch", workers=2, roles=(role("ps"),))
     cluster = one_node()
     placement = place(make_world(wanted), cluster)
     assert isinstance(placement, Placement)
     plan = make_plan(wanted, make_world(wanted), placement, cluster)
-    assert (plan.run, plan.framework, plan.world, plan.placement) == (
-        "the-run",
-        "torch",
-        make_world(wanted),
-        placement,
-    )
-    assert (plan.env, plan.secrets, plan.restarts, plan.timeout) == ({"A": "b"}, ("TOKEN", "KEY"), 3, 60.0)
+    assert (plan.world, plan.placement) == (make_world(wanted), placement)
     assert len(plan.launches) == len(plan.threads) == len(plan.world.groups) == 2
     assert plan == make_plan(wanted, make_world(wanted), placement, cluster)

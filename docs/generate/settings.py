@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from echelon.cli.commands.run import run
-from echelon.jobfile import schema
+from echelon.jobfile.json_schema import schema
 from echelon.model.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "settings.md"

@@ -152,17 +152,10 @@ def make_plan(job: Job, world: World, placement: Placement, cluster: Cluster) ->
     The job's framework and Python are settled by now.
     """
     return Plan(
-        run=job.name,
-        framework=job.framework,
         world=world,
         launches=tuple(_launch(job, world, number) for number in range(len(world.groups))),
         placement=placement,
-        env=job.env,
-        secrets=tuple(secret.name for secret in job.secrets),
         threads=tuple(threads_per_rank(world, placement, cluster)),
-        restarts=job.restarts,
-        timeout=job.timeout,
-        stall=job.stall,
         gpu_models=gpu_models(world, cluster),
         gpu_resource=cluster.gpu_resource,
     )

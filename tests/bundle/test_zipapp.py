@@ -55,8 +55,6 @@ def test_it_leads_a_run_from_its_zip(version: str, tmp_path: Path) -> None:
     secret.write_text("s")
     argv = (python, "-c", "import os, sys; print('hello from', os.environ['ECHELON_RUN']); sys.exit(0)")
     plan = Plan(
-        run="fm",
-        framework="plain",
         world=World(groups=(Group(workers=1, procs=1),)),
         launches=(Launch(argv=argv),),
         placement=Placement(seats=(Seat(worker=0, node="here"),)),

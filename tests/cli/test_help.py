@@ -20,7 +20,8 @@ from echelon.cli.commands.run import run as run_command
 from echelon.cli.main import COMMANDS
 from echelon.cli.main import cli as group
 from echelon.errors import InvalidJob
-from echelon.jobfile import schema, settings_from
+from echelon.jobfile import settings_from
+from echelon.jobfile.json_schema import schema
 from echelon.model.program import Step
 from echelon.model.settings import Settings
 

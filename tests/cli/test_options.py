@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from echelon.cli.help import SectionedCommand, SectionedOption
 from echelon.cli.options import setting_options
 from echelon.errors import InvalidJob
-from echelon.jobfile import schema, settings_from
+from echelon.jobfile import settings_from
+from echelon.jobfile.json_schema import schema
 from echelon.model import settings as model_settings
 from echelon.model.settings import ON_KUBERNETES, Settings
 from echelon.values import frozen

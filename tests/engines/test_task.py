@@ -6,16 +6,19 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from tests.model.examples import EXAMPLES
+
 from echelon.agent.task import Task
 from echelon.engines.task import make_task
+from echelon.jobfile import settings_from
 from echelon.model.job import Job
+from echelon.model.meaning import JOB_FIELDS, to_job
 from echelon.model.plan import Launch, Placement, Plan, Seat
 from echelon.model.run import Record, RunRef
+from echelon.model.settings import Settings, merge
 from echelon.model.world import Group, World
 
 PLAN = Plan(
-    run="fm",
-    framework="plain",
     world=World(groups=(Group(workers=2, procs=3), Group(role="ps", workers=1, procs=1, essential=False))),
     launches=(
         Launch(
@@ -24,14 +27,11 @@ PLAN = Plan(
         Launch(argv=("ps",), if_importable={"tf_keras": {"A": "1"}}),
     ),
     placement=Placement(seats=tuple(Seat(worker=number, node="n") for number in range(3))),
-    env={"LR": "1"},
     threads=(2, 0),
-    restarts=4,
-    timeout=60.0,
 )
 RECORD = Record(
     ref=RunRef(engine="local", name="fm"),
-    job=Job(name="fm", script="a.py", cwd="{code}/sub"),
+    job=Job(name="fm", script="a.py", cwd="{code}/sub", env={"LR": "1"}, restarts=4, timeout=60.0),
     created=0.0,
     owner="me",
     results="/results",
@@ -60,6 +60,21 @@ def test_the_agent_reads_what_was_planned() -> None:
     assert [group["launch"]["threads"] for group in read.groups] == [2, 0]
     assert [group["launch"]["until"] for group in read.groups] == ["first", "all"]
     assert not read.groups[1]["essential"]
+
+
+def test_the_agent_reads_every_setting_that_it_acts_on() -> None:
+    acted_on = {each.at: each for each in JOB_FIELDS if each.agent}
+    examples = [EXAMPLES[each.setting][0] for each in acted_on.values()]
+    settings = Settings(script="a.py")
+    for each in examples:
+        settings = merge(settings_from(each, source="a test"), settings)
+    job, usual = to_job(settings, name="fm"), Job(name="fm")
+    made = make_task(
+        replace(RECORD, job=job), PLAN, code="/code", output="", logs="", reports="", secret="",
+        leader=("", 0), bundle=None, join_timeout=1.0, project=False,
+    )  # fmt: skip
+    for name in acted_on:
+        assert getattr(Task(made), name) == made[name] == getattr(job, name) != getattr(usual, name)
 
 
 def test_the_folder_of_the_code_is_filled_in_and_nothing_else() -> None:

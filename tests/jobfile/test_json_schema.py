@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
-from echelon.jobfile import read_job_file, schema
+from echelon.jobfile import read_job_file
+from echelon.jobfile.json_schema import schema
 from echelon.model.settings import Settings
 
 VALIDATOR = jsonschema.Draft202012Validator(schema())

@@ -47,7 +47,8 @@ def test_so_do_settings_together(examples: list[dict[str, Any]]) -> None:
     settings = Settings(name="fm")
     for each in examples:
         settings = merge(settings, settings_from({**each, "name": None, "script": None}, source="a test"))
-    what_runs = {"script": "t.py"} if settings.module is None and settings.command is None else {}
+    has_own = settings.module is not None or settings.command is not None
+    what_runs: dict[str, Any] = {} if has_own else {"script": "t.py"}
     try:
         job = to_job(merge(settings, Settings(**what_runs)), name="fm")
     except InvalidJob:

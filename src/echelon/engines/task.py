@@ -11,6 +11,8 @@ from typing import Any
 
 from echelon import __version__
 from echelon.agent.task import SCHEMA, START_RANK
+from echelon.model.job import Job
+from echelon.model.meaning import JOB_FIELDS
 from echelon.model.plan import Plan
 from echelon.model.run import Record
 
@@ -28,6 +30,12 @@ def shown_command(argv: Sequence[str], *, code: str, output: str, run: str) -> s
             filled = filled.replace(placeholder, value)
         words.append("<echelon's start of a rank>" if word == START_RANK else shlex.quote(filled))
     return " ".join(words)
+
+
+def _of_agents(job: Job) -> dict[str, Any]:
+    """The settings that the agents act on, as fields of the Job."""
+    found = {each.at: getattr(job, each.at) for each in JOB_FIELDS if each.agent}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def make_task(
@@ -54,11 +62,12 @@ def make_task(
     `join_timeout` is how long workers wait for their leader, and it for them; `grace` how long ranks have
     from SIGTERM to SIGKILL, where that is not what the job asks for. `hidden` are variables that,
     like secrets, are written to no file. `more` is what only one engine's agents read."""
-    secrets = [each.name for each in record.job.secrets]
+    job = record.job
+    secrets = [each.name for each in job.secrets]
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "run": plan.run,
+        "run": job.name,
         "groups": [
             {
                 "role": group.role,
@@ -79,18 +88,16 @@ def make_task(
             }
             for group, launch, threads in zip(plan.world.groups, plan.launches, plan.threads, strict=True)
         ],
-        "env": {**plan.env, "ECHELON_PROJECT": code} if project else dict(plan.env),
-        "cwd": record.job.cwd.replace("{code}", code),
+        "env": {**job.env, "ECHELON_PROJECT": code} if project else dict(job.env),
+        "cwd": job.cwd.replace("{code}", code),
         "output": output,
         "logs": logs,
         "reports": reports,
         "secret": secret,
         "leader": {"host": leader[0], "port": leader[1]},
-        "restarts": plan.restarts,
-        **({"earlier": record.job.earlier} if record.job.earlier else {}),
-        "timeout": plan.timeout,
-        **({"stall": plan.stall} if plan.stall is not None else {}),
-        "grace": record.job.grace if grace is None else grace,
+        **_of_agents(job),
+        **({"earlier": job.earlier} if job.earlier else {}),
+        **({} if grace is None else {"grace": grace}),
         "join_timeout": join_timeout,
         "heartbeat": HEARTBEAT,
         "lost_after": LOST_AFTER,

@@ -17,11 +17,10 @@ from typing import Any
 
 from echelon.errors import InvalidJob
 from echelon.jobfile.conversion import At, Written, build_settings, setting_name, settings_from
-from echelon.jobfile.json_schema import schema
 from echelon.jobfile.paths import seen_from_here, settings_seen_from
 from echelon.model.settings import OF_ONE_RUN, WHAT_TO_RUN, Settings, add_up
 
-__all__ = ["read_job_file", "read_overrides", "read_text", "read_tool_table", "schema", "settings_from"]
+__all__ = ["read_job_file", "read_overrides", "read_text", "read_tool_table", "settings_from"]
 
 LARGEST = 256 * 1024
 """No job is this long; what is larger is the wrong file, and would take seconds to parse."""

@@ -33,6 +33,7 @@ class JobField:
     form: Form
     title: str  # of its line in a dry run; "" if it has none
     in_pods: bool  # in a cluster only
+    agent: bool  # the agents act on it
 
 
 def _declared() -> Iterator[JobField]:
@@ -46,6 +47,7 @@ def _declared() -> Iterator[JobField]:
                 form=about["form"],
                 title=line if isinstance(line, str) else each.name.replace("_", " ") if line else "",
                 in_pods=about["in_pods"],
+                agent=about["agent"],
             )
 
 

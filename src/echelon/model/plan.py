@@ -33,7 +33,7 @@ class Launch:
     has succeeded: when all ranks of essential groups have, or when the first has; the others are then stopped
     unless they end by themselves. `ports` names the ranks that need a free port. `if_importable` adds
     variables where the workers' Python has a module. `env` are the user's variables for this group, beside
-    those of the plan. `files` are texts by name, which each worker writes before its ranks start; their
+    those of the job. `files` are texts by name, which each worker writes before its ranks start; their
     placeholders are those of `wiring` that all ranks of a worker share, and `{hosts}`: a line `ADDRESS
     slots=RANKS` for every worker with ranks, or, as `{hosts:ROLE}`, for those of a role; `{nodes}` are the
     same by the names that the remote shell knows, workers of one machine together (`{nodes:hydra}`: a line
@@ -69,22 +69,16 @@ class Placement:
 
 @frozen
 class Plan:
-    """A run, decided: its world, how each group starts, who sits where, and the rules it runs under.
+    """What is decided of a run: its world, how each group starts, and who sits where. What its user wants is
+    in the Job, and there alone.
 
     `gpu_models` are the models in the cluster that a wanted type of GPU means; a pod asks for `gpu_resource`
     to get one.
     """
 
-    run: str
-    framework: str
     world: World
     launches: tuple[Launch, ...]
     placement: Placement
-    env: Mapping[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()  # per rank, for each group
-    restarts: int = 0
-    timeout: float | None = None
-    stall: float | None = None
     gpu_models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     gpu_resource: str = GPU_RESOURCE

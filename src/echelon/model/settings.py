@@ -61,6 +61,7 @@ def _setting(
     steps: bool = False,
     server: str | bool = False,
     in_pods: bool = False,
+    agent: bool = False,
 ) -> Any:
     """Declare a setting: what `--help` and the schema contain of it, and what it is in a Job.
 
@@ -75,7 +76,7 @@ def _setting(
     (`meaning.py`). `line` is its title in a dry run, where that is not its name, or False if it is shown
     there in another way. Every setting applies to a run; to a role, if `RoleSettings` has it; with `steps`,
     to the steps of a notebook; with `server`, to a Jupyter server (a text is its help there); with
-    `in_pods`, in a cluster only."""
+    `in_pods`, in a cluster only. With `agent` it is a field of the agents' task, by the name in the Job."""
     about = {
         "help": text,
         "metavar": metavar,
@@ -93,6 +94,7 @@ def _setting(
         "steps": steps,
         "server": server,
         "in_pods": in_pods,
+        "agent": agent,
     }
     return field(default=None, metadata=about)
 
@@ -224,21 +226,23 @@ class Settings:
         line=False,
     )
     restarts: int | None = _setting(
-        "start the workers again after a failure, up to N times (default 0)", forms.AT_MOST
+        "start the workers again after a failure, up to N times (default 0)", forms.AT_MOST, agent=True
     )
     timeout: Text | None = _setting(
-        "end the run after this time, e.g. 90m", forms.TIME, metavar="TIME", line="time limit"
+        "end the run after this time, e.g. 90m", forms.TIME, metavar="TIME", line="time limit", agent=True
     )
     grace: Text | None = _setting(
         "the time that ranks have to end after SIGTERM, e.g. to save; then they are killed (default 10s)",
         forms.TIME,
         metavar="TIME",
+        agent=True,
     )
     stall: Text | None = _setting(
         "if ranks hang for this time, e.g. 10m, say where they are and for whom; end or restart",
         forms.TIME,
         metavar="TIME",
         line="stuck after",
+        agent=True,
     )
     priority: int | None = _setting(
         "in the queue, before runs of less (default 0); a cluster's namespace says how much is allowed",
@@ -467,6 +471,7 @@ class Settings:
 
 NAMES = tuple(setting.name for setting in fields(Settings))
 OF_ONE_RUN = tuple(setting.name for setting in fields(Settings) if setting.metadata["one_run"])
+IN_PODS = tuple(setting.name for setting in fields(Settings) if setting.metadata["in_pods"])
 OF_STEPS = tuple(setting.name for setting in fields(Settings) if setting.metadata["steps"])
 OF_SERVERS = {
     setting.name: text if isinstance(text := setting.metadata["server"], str) else setting.metadata["help"]

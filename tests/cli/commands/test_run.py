@@ -272,8 +272,9 @@ def test_a_dry_run_does_nothing(cli: Call, hello: str, home: Path) -> None:
     assert "results in runs/fm" in done.stdout
     assert not (home / "runs").exists()
     assert not Path("runs").exists()
-    plan = json.loads(cli("run", "--dry-run", "-o", "json", "--name", "fm", hello).stdout)["plan"]
-    assert plan["run"] == "fm"
+    would = json.loads(cli("run", "--dry-run", "-o", "json", "--name", "fm", hello).stdout)
+    assert would["job"]["name"] == "fm"
+    assert would["plan"]["launches"]
 
 
 @pytest.mark.parametrize("framework", ["torch", "torchrun", "tensorflow", "horovod", "mpi", "plain"])

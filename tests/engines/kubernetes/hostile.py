@@ -61,8 +61,8 @@ def _job(name: str, *, waits: bool = False) -> Object:
     """The Job of a run that has started, or of one that is queued."""
     run, plan = planned(CASES["plain"])
     ref = RunRef(engine="k8s", name=name, namespace="team")
-    mine, said = replace(run, ref=ref, job=replace(run.job, name=name)), replace(plan, run=name)
-    (job,) = started_objects(mine, said, SHIPPED, job_dialect, at=None if waits else _AT).jobs
+    mine = replace(run, ref=ref, job=replace(run.job, name=name))
+    (job,) = started_objects(mine, plan, SHIPPED, job_dialect, at=None if waits else _AT).jobs
     job["metadata"] |= _about(name, resourceVersion="17")
     job["metadata"]["uid"] = f"uid-{name}-job"
     job["metadata"]["annotations"][names.RECORD_UID] = f"uid-{name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import fields, replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from echelon.engines.kubernetes.state.workers import worker_of
 from echelon.model.engine.cluster import Cluster, Node
 from echelon.model.job import Job
 from echelon.model.meaning import to_job
-from echelon.model.plan import Placement, Plan
+from echelon.model.plan import Placement, Plan, Seat
 from echelon.model.run import Record
 from echelon.model.settings import Settings
 from echelon.placement import place
@@ -231,9 +232,16 @@ def test_a_plan_that_cannot_be_read_is_told(text: str) -> None:
 def test_a_long_plan_is_compressed() -> None:
     plan = on(job(), a=3, b=3)
     assert read_plan(write_plan(plan)) == plan
-    many = replace(plan, env={str(number): "x" * 10 for number in range(10_000)})
+    many = replace(plan, placement=Placement(seats=(Seat(worker=0, node="node-a"),) * 10_000))
     assert len(write_plan(many)) < 60_000
     assert read_plan(write_plan(many)) == many
+
+
+def test_a_plan_of_an_earlier_version_is_read() -> None:
+    plan = on(job(), a=3, b=3)
+    copies = {"run": "the-run", "framework": "torch", "env": {"A": "b"}, "secrets": [], "restarts": 1}
+    written = json.dumps({**json.loads(write_plan(plan)), **copies, "timeout": 60.0, "stall": None})
+    assert read_plan(written) == plan
 
 
 def test_the_keeper_waits_too() -> None:
@@ -263,11 +271,20 @@ def test_the_keeper_had_better_be_elsewhere_and_keeps_no_worker_from_the_plan() 
     unplaced = affinity(replace(plan, placement=replace(plan.placement, seats=seats)))
     (preferred,) = unplaced["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     chosen = preferred["podAffinityTerm"]["labelSelector"]["matchLabels"]
-    assert chosen == {names.RUN: plan.run, names.COMPONENT: names.WORKER}
+    assert chosen == {names.RUN: run.job.name, names.COMPONENT: names.WORKER}
 
 
 @pytest.mark.parametrize(
-    "note", [names.WAITS, names.TRIED, names.ADMITTED, names.WITHDRAWN, names.CREATED, names.PRIORITY]
+    "note",
+    [
+        names.WAITS,
+        names.TRIED,
+        names.ADMITTED,
+        names.WITHDRAWN,
+        names.CREATED,
+        names.PRIORITY,
+        names.TIMEOUT,
+    ],
 )
 @pytest.mark.parametrize(
     "text", ["", "abc", "nan", "1e999", "[[]]", "{", '[{"at": "x"}]', "\x1b[31m", "-1e300"]

@@ -11,6 +11,7 @@ from tests.notebook.books import read_book, write_book
 
 from echelon.engines import durable
 from echelon.errors import StateTrouble
+from echelon.model.settings import Settings
 from echelon.notebook.analysis.cells import InvalidNotebook, read_notebook, write_tags
 from echelon.notebook.analysis.pipeline import read_pipeline
 from echelon.notebook.analysis.tags import read_tag_list
@@ -23,6 +24,7 @@ def test_every_tag_of_kale_is_read() -> None:
             "prev:load",
             "limit:nvidia.com/gpu:1",
             "limit:memory:4Gi",
+            "limit:example.com/fpga:2",
             "annotation:see:http://x:80/y",
             "label:team:vision",
             "image:registry:5000/me/img:2",
@@ -38,12 +40,17 @@ def test_every_tag_of_kale_is_read() -> None:
     )
     assert (tags.steps, tags.after, tags.unknown) == (("train",), ("load",), ("slideshow",))
     options = tags.options
-    assert options.limits == {"nvidia.com/gpu": "1", "memory": "4Gi"}
-    assert options.annotations == {"see": "http://x:80/y"}
-    assert options.labels == {"team": "vision"}
+    assert options.settings == Settings(
+        memory="4Gi",
+        resource={"example.com/fpga": 2},
+        annotation={"see": "http://x:80/y"},
+        label={"team": "vision"},
+        image="registry:5000/me/img:2",
+        workers=3,
+        gpus=2,
+    ), "the later of two wins"
     assert options.secrets == (("keys", "token", "HF_TOKEN"),)
-    assert (options.image, options.cache) == ("registry:5000/me/img:2", False)
-    assert (options.distribute, options.workers, options.gpus) == ("mirrored", 3, 2)
+    assert (options.cache, options.distribute) == (False, "mirrored")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,7 @@ def test_cells_are_gathered(tmp_path: Path) -> None:
         "load": [3, 5, 7],
         "use": [6],
     }
-    assert pipeline.steps[1].options.limits == {"cpu": "2"}
+    assert pipeline.steps[1].options.settings == Settings(cpus="2")
     assert pipeline.metrics == ("z", "w")
 
 
@@ -136,14 +143,19 @@ def test_metadata_of_kale(tmp_path: Path) -> None:
             "volumes": [
                 {"name": "data", "type": "pvc", "mount_point": "/data", "size": 5, "size_type": "Gi"}
             ],
-            "steps_defaults": ["limit:memory:2Gi"],
+            "steps_defaults": ["limit:memory:2Gi", "label:team:vision", "gpus:1"],
         }
     }
-    pipeline = read_book(tmp_path, [("step:a", "1"), ("step:b limit:memory:4Gi", "1")], metadata=metadata)
+    pipeline = read_book(
+        tmp_path, [("step:a", "1"), ("step:b limit:memory:4Gi label:n:1", "1")], metadata=metadata
+    )
     assert pipeline.name == "fashion-mnist"
     about = pipeline.notebook.about
     assert (about.image, about.volumes[0].mount_point, about.volumes[0].size) == ("me/img:1", "/data", "5Gi")
-    assert [step.options.limits["memory"] for step in pipeline.steps] == ["2Gi", "4Gi"]
+    assert [step.options.settings for step in pipeline.steps] == [
+        Settings(memory="2Gi", label={"team": "vision"}, gpus=1),
+        Settings(memory="4Gi", label={"team": "vision", "n": "1"}, gpus=1),
+    ]
 
 
 @pytest.mark.parametrize(

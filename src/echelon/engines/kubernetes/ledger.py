@@ -108,7 +108,7 @@ def _read_plan(stored: Stored, text: object) -> Plan:
     if plan is None:
         raise RunDamaged(stored.run.ref.name, "its first Job has no plan that can be read")
     try:
-        check_plan(plan, stored.run.ref.name)
+        check_plan(plan)
     except ValueError as error:
         raise RunDamaged(stored.run.ref.name, f"its plan cannot be: {error}") from error
     return plan

@@ -53,6 +53,7 @@ OMITTED = "echelon.dev/omitted"  # in a dry run: what an object holds that is no
 # What the Jobs of a run say of its admission (`ledger`). All but the task are on the first one.
 PLAN = "echelon.dev/plan"  # the plan that the Jobs have, or would start with
 AGENTS_TASK = "echelon.dev/task"  # on pods: what their agents read, as a file
+TIMEOUT = "echelon.dev/timeout"  # the seconds that the run has, for the queues of others
 CREATED = "echelon.dev/created"  # when the run was recorded; on pods that a Job in between makes, too
 PRIORITY = "echelon.dev/priority"
 WAITS = "echelon.dev/queued"  # a JSON list: why admission failed so far, and when

@@ -194,7 +194,7 @@ class MemoryEngine:
     def preview(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
         """The plan, for a person to read."""
         commands = [shlex.join(launch.argv) for launch in plan.launches]
-        return "\n".join([f"run {job.name} in memory, framework {plan.framework}", *commands]) + "\n"
+        return "\n".join([f"run {job.name} in memory, framework {job.framework}", *commands]) + "\n"
 
     def objects(self, job: Job, plan: Plan, bundle: Bundle | None = None) -> str:  # noqa: ARG002
         """Nothing: a run here is no object of another system."""
@@ -312,7 +312,7 @@ class MemoryEngine:
 
     def _play(self, run: ScriptedRun, plan: Plan) -> None:
         """Let the script run as far as it goes by itself."""
-        self._note(run, perform(self._program(run), plan, self._now))
+        self._note(run, perform(self._program(run), run.record.job, plan, self._now))
         self._changed.notify_all()
         if run.ended:
             self._serve_queue()

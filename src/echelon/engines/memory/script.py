@@ -17,6 +17,7 @@ from echelon.model import ends
 from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.engine.sample import RankSample, Samples, WorkerSample
 from echelon.model.event import Event, RootCause
+from echelon.model.job import Job
 from echelon.model.output.log import LogLine
 from echelon.model.plan import Plan
 from echelon.model.world import members
@@ -53,23 +54,23 @@ def one_node(*, cpus: float = 8.0, memory: float = 32 * 2.0**30, gpus: int = 0, 
     return Cluster(nodes=(node,))
 
 
-def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[Happening]:
+def perform(program: Program, job: Job, plan: Plan, now: Callable[[], float]) -> Iterator[Happening]:
     """All that happens from the start on; a run that lasts until it is stopped is not `finished` at the end.
 
     One generation is played after the other, until one ends well, or lasts, or there is no restart left.
     """
     for member in members(plan.world):
         yield Event(kind="worker-started", at=now(), worker=member.worker)
-    for restart in range(plan.restarts + 1):
+    for restart in range(job.restarts + 1):
         lasts, failures = yield from _perform_once(program, plan, restart, now)
-        stuck = lasts and not failures and plan.stall is not None and not computes(program, plan, restart)
+        stuck = lasts and not failures and job.stall is not None and not computes(program, plan, restart)
         if failures or stuck:
             chosen = (
-                verdict.choose_cause(failures) if failures else verdict.cause_of_stall(plan.stall or 0, [])
+                verdict.choose_cause(failures) if failures else verdict.cause_of_stall(job.stall or 0, [])
             )
             cause = convert(chosen, RootCause)
             yield Event(kind="failed", at=now(), cause=cause)
-            if restart < plan.restarts:
+            if restart < job.restarts:
                 yield Event(kind="restarting", at=now(), restart=restart + 1, cause=cause)
                 continue
             code = cause.exit_code
@@ -77,8 +78,8 @@ def perform(program: Program, plan: Plan, now: Callable[[], float]) -> Iterator[
             yield ends.from_verdict(verdict_, at=now())
         elif not lasts:
             yield ends.succeeded(at=now())
-        elif plan.timeout is not None:  # without waiting for it
-            reason = f"the time limit of {plan.timeout:g} s has passed"
+        elif job.timeout is not None:  # without waiting for it
+            reason = f"the time limit of {job.timeout:g} s has passed"
             yield Event(kind="stopping", at=now(), reason=reason)
             yield ends.timed_out(reason, at=now())
         return

@@ -15,7 +15,7 @@ from echelon.notebook.analysis.cells import InvalidNotebook, Notebook, read_note
 from echelon.notebook.analysis.dataflow import StepFlow, find_dataflow
 from echelon.notebook.analysis.parameters import Code, Parameter, given_values
 from echelon.notebook.analysis.steps import Gathered, gather_steps
-from echelon.notebook.analysis.tags import GPU, Options
+from echelon.notebook.analysis.tags import Options
 from echelon.notebook.analysis.unlike import find_differences
 from echelon.values import frozen
 
@@ -129,10 +129,10 @@ def name_of(notebook: Notebook) -> str:
 
 def size_of(options: Options, text: str) -> Size:
     """How many processes the tags ask for; `text` is all code of the step."""
-    gpus = options.gpus or int(options.limits.get(GPU, "0"))
+    gpus = options.settings.gpus or 0
     if options.distribute is None:
         return Size(gpus=gpus)
-    workers = options.workers or _WORKERS
+    workers = options.settings.workers or _WORKERS
     if options.distribute == "parameter-server":
         servers = options.parameter_servers or 1
         return Size(
@@ -154,7 +154,7 @@ def step_named(pipeline: Pipeline, name: str) -> Step:
 
 def _notes_on_size(name: str, options: Options, size: Size, cells: tuple[Code, ...]) -> list[str]:
     notes = []
-    if options.workers is None:
+    if options.settings.workers is None:
         notes.append(f"step {name!r} names no number of workers and gets {size.workers}; workers:N says it")
     notes += [
         f"cell {code.cell} says {number} workers, the tag of step {name!r} {size.workers}; "

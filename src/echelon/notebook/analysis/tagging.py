@@ -48,18 +48,17 @@ def choice_of(tags: Sequence[str]) -> Choice:
         except InvalidNotebook:
             continue
         readable.append(tag)
-    options = found.options
-    gpus = options.limits.get(GPU, "")
+    options, settings = found.options, found.options.settings
     return Choice(
         kind=found.kind,
         steps=found.steps,
         after=found.after,
         distribute=options.distribute,
-        workers=options.workers,
+        workers=settings.workers,
         parameter_servers=options.parameter_servers,
-        gpus=options.gpus or (int(gpus) if gpus else None),
-        cpu=options.limits.get("cpu", ""),
-        memory=options.limits.get("memory", ""),
+        gpus=settings.gpus or None,
+        cpu=str(settings.cpus or ""),
+        memory=str(settings.memory or ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""Kale's tags of a cell, and ours, as values.
+"""Kale's tags of a cell, and ours, as values: what a run can have, too, is a setting of the step's run.
 
 What a tag means is decided here and nowhere else. A tag that is not known is left to a warning: notebooks
 carry tags of other tools too."""
@@ -6,10 +6,11 @@ carry tags of other tools too."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import field, fields, replace
+from collections.abc import Iterable
+from dataclasses import field, replace
 from typing import Any, Literal
 
+from echelon.model.settings import Settings, merge
 from echelon.notebook.analysis.cells import Cell, InvalidNotebook, Place
 from echelon.values import frozen
 
@@ -30,18 +31,15 @@ _SWITCH = {"enabled": True, "disabled": False}
 
 @frozen
 class Options:
-    """What tags say of a step beside its name and order. None and empty: nothing was said."""
+    """What tags say of a step beside its name and order: settings of its run, and what only steps have. None
+    and empty: nothing was said.
+    """
 
-    limits: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
     secrets: tuple[tuple[str, str, str], ...] = ()  # a Secret's name, its key, the variable
-    image: str | None = None
     cache: bool | None = None
     distribute: Distribution | None = None
-    workers: int | None = None
     parameter_servers: int | None = None
-    gpus: int | None = None
 
 
 @frozen
@@ -65,7 +63,7 @@ def read_tag_list(tags: Iterable[str], where: str | Place) -> CellTags:
     found = CellTags()
     for tag in tags:
         found = _add(found, tag, where)
-    if found.options.workers is None and found.options.parameter_servers is None:
+    if found.options.settings.workers is None and found.options.parameter_servers is None:
         return found
     return replace(
         found, options=replace(found.options, distribute=found.options.distribute or _implied(found))
@@ -74,16 +72,13 @@ def read_tag_list(tags: Iterable[str], where: str | Place) -> CellTags:
 
 def merge_options(strong: Options, weak: Options) -> Options:
     """Take what `strong` says, and what `weak` says besides."""
-    merged: dict[str, Any] = {}
-    for each in fields(Options):
-        mine, theirs = getattr(strong, each.name), getattr(weak, each.name)
-        if isinstance(mine, Mapping):
-            merged[each.name] = {**theirs, **mine}
-        elif isinstance(mine, tuple):
-            merged[each.name] = tuple(dict.fromkeys((*mine, *theirs)))
-        else:
-            merged[each.name] = theirs if mine is None else mine
-    return Options(**merged)
+    return Options(
+        settings=merge(strong.settings, weak.settings),
+        secrets=tuple(dict.fromkeys((*strong.secrets, *weak.secrets))),
+        cache=weak.cache if strong.cache is None else strong.cache,
+        distribute=strong.distribute or weak.distribute,
+        parameter_servers=strong.parameter_servers or weak.parameter_servers,
+    )
 
 
 def _implied(tags: CellTags) -> Distribution:
@@ -111,36 +106,51 @@ def _option(options: Options, tag: str, where: str | Place) -> Options | None:
     """The options with what a tag says; None for a tag that is not known."""
     word, _, value = tag.partition(":")
     match word:
-        case "limit" | "annotation" | "label":
-            key, _, text = value.partition(":")
-            if not key or not text:
-                raise InvalidNotebook(where, f"the tag {tag!r} has no value", hint=f"as in {word}:KEY:VALUE")
-            if (word, key) == ("limit", GPU) and not (text.isascii() and text.isdecimal()):
-                raise InvalidNotebook(where, f"the tag {tag!r} names no number", hint=f"limit:{GPU}:1")
-            name = f"{word}s"
-            added: dict[str, Any] = {name: {**getattr(options, name), key: text}}
-            return replace(options, **added)
         case "secret":
             parts = tuple(value.split(":"))
             if len(parts) != 3 or not all(parts):
                 hint = "secret:SECRET:KEY:VARIABLE"
                 raise InvalidNotebook(where, f"the tag {tag!r} names no variable", hint=hint)
             return replace(options, secrets=(*options.secrets, (parts[0], parts[1], parts[2])))
-        case "image":
-            return replace(options, image=value or None)
         case "cache" | "report":
             if value not in _SWITCH:
                 raise InvalidNotebook(where, f"the tag {tag!r} is not known", hint=f"{word}:enabled|disabled")
             return replace(options, cache=_SWITCH[value]) if word == "cache" else options
         case "distribute":
             return replace(options, distribute=_distribution(value, where))
-        case "numWorkers" | "workers":
-            return replace(options, workers=_count(tag, value, where))
         case "numParameterServers" | "parameterServers":
             return replace(options, parameter_servers=_count(tag, value, where, least=0) or None)
+    said = _setting(word, tag, value, where)
+    return None if said is None else replace(options, settings=merge(Settings(**said), options.settings))
+
+
+def _setting(word: str, tag: str, value: str, where: str | Place) -> dict[str, Any] | None:
+    """What a tag says that is a setting of any run; None for any other."""
+    match word:
+        case "limit" | "annotation" | "label":
+            key, _, text = value.partition(":")
+            if not key or not text:
+                raise InvalidNotebook(where, f"the tag {tag!r} has no value", hint=f"as in {word}:KEY:VALUE")
+            return {word: {key: text}} if word != "limit" else _limit(key, text, tag, where)
+        case "image":
+            return {"image": value or None}
+        case "numWorkers" | "workers":
+            return {"workers": _count(tag, value, where)}
         case "gpus":
-            return replace(options, gpus=_count(tag, value, where, least=0))
+            return {"gpus": _count(tag, value, where, least=0)}
     return None
+
+
+def _limit(key: str, text: str, tag: str, where: str | Place) -> dict[str, Any]:
+    number = int(text) if text.isascii() and text.isdecimal() else None
+    if key == GPU and number is None:
+        raise InvalidNotebook(where, f"the tag {tag!r} names no number", hint=f"limit:{GPU}:1")
+    named: dict[str, dict[str, Any]] = {
+        "cpu": {"cpus": text},
+        "memory": {"memory": text},
+        GPU: {"gpus": number},
+    }
+    return named.get(key) or {"resource": {key: text if number is None else number}}
 
 
 def _step_name(text: str, where: str | Place) -> str:

@@ -77,13 +77,18 @@ def without_gpus(pipeline: Pipeline) -> Pipeline:
             size=replace(step.size, gpus=0),
             options=replace(
                 step.options,
-                gpus=None,
-                limits={name: text for name, text in step.options.limits.items() if "gpu" not in name},
+                settings=replace(step.options.settings, gpus=None, resource=_without_gpus(step)),
             ),
         )
         for step in pipeline.steps
     )
     return replace(pipeline, steps=steps)
+
+
+def _without_gpus(step: Step) -> dict[str, int] | None:
+    """The other resources of a step."""
+    asked = step.options.settings.resource or {}
+    return {name: count for name, count in asked.items() if "gpu" not in name} or None
 
 
 def check_gpus(choice: Choice, steps: Iterable[Step], engine: Engine) -> None:

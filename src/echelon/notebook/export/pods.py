@@ -115,7 +115,9 @@ def config_map(pipeline: Pipeline, pods: Pods, program: bytes) -> Object:
 
 def resources_of(step: Step) -> Object:
     """What each worker of a step gets."""
-    limits = {**step.options.limits, **({GPU: str(step.size.gpus)} if step.size.gpus else {})}
+    own = step.options.settings
+    asked = {"cpu": own.cpus, "memory": own.memory, **(own.resource or {}), GPU: step.size.gpus or None}
+    limits = {name: str(amount) for name, amount in asked.items() if amount is not None}
     return {"limits": limits, "requests": dict(limits)} if limits else {}
 
 
@@ -258,8 +260,8 @@ def _job(pipeline: Pipeline, step: Step, pods: Pods) -> Object:
             "backoffLimit": 0,
             "template": {
                 "metadata": {
-                    "labels": dict(step.options.labels),
-                    "annotations": dict(step.options.annotations),
+                    "labels": dict(step.options.settings.label or {}),
+                    "annotations": dict(step.options.settings.annotation or {}),
                 },
                 "spec": spec,
             },

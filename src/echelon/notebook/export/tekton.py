@@ -150,7 +150,7 @@ def text_of(pipeline: Pipeline, parameter: Parameter) -> str:
 
 
 def _image(pipeline: Pipeline, step: Step, wishes: Wishes) -> str:
-    image = step.options.image or wishes.image or pipeline.notebook.about.image
+    image = step.options.settings.image or wishes.image or pipeline.notebook.about.image
     if not image:
         hint = "--image REF, or the tag image:REF; it needs Python and what the notebook imports"
         raise InvalidNotebook(f"step {step.name}", "it has no image", hint=hint)
@@ -209,11 +209,9 @@ def _task(step: Step, common: _Common) -> Object:
         "steps": [container],
         "volumes": [{"name": "program", "configMap": {"name": common.program}}, *volumes],
     }
-    if step.options.labels or step.options.annotations:
-        spec["metadata"] = {
-            "labels": dict(step.options.labels),
-            "annotations": dict(step.options.annotations),
-        }
+    own = step.options.settings
+    if own.label or own.annotation:
+        spec["metadata"] = {"labels": dict(own.label or {}), "annotations": dict(own.annotation or {})}
     given = {_RUN_NAME: "$(context.pipelineRun.name)"} | {
         each.name: f"$(params.{each.name})" for each in pipeline.parameters
     }

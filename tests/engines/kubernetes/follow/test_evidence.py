@@ -31,8 +31,6 @@ from echelon.model.status import RunSummary, Status, fold
 from echelon.model.world import Group, World
 
 PLAN = Plan(
-    run="demo",
-    framework="plain",
     world=World(groups=(Group(workers=2, procs=1, resources=Resources()),)),
     launches=(Launch(argv=("true",)),),
     placement=Placement(seats=tuple(Seat(worker=at, node="") for at in (0, 1))),

@@ -115,8 +115,6 @@ def plan_of(two: bool) -> Plan:
     one, other = Group(workers=1, procs=1), Group(role="ps", workers=1, procs=1, essential=False)
     groups = (one, other) if two else (Group(workers=2, procs=1, resources=Resources()),)
     return Plan(
-        run=RUN,
-        framework="plain",
         world=World(groups=groups),
         launches=tuple(Launch(argv=("true",)) for _ in groups),
         placement=Placement(seats=tuple(Seat(worker=at, node=f"node-{at}") for at in (0, 1))),

@@ -95,8 +95,6 @@ def admitted(*pods: Object, ago: float = 100.0, **more: Any) -> View:
     seen = view(pods=list(pods), started=True)
     nodes = more.pop("nodes", ("node-a", "node-b"))
     plan = Plan(
-        run="demo",
-        framework="plain",
         world=World(groups=(Group(workers=2, procs=1, resources=Resources()),)),
         launches=(Launch(argv=("true",)),),
         placement=Placement(seats=tuple(Seat(worker=at, node=node) for at, node in enumerate(nodes))),

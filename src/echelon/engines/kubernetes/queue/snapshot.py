@@ -49,7 +49,7 @@ def queued_run(each: InQueue, job: Job | None) -> QueuedRun | None:
     if job is None:
         if plan is None:
             return None
-        job = _as_planned(each.run, plan)
+        job = _as_planned(each, plan)
         world = plan.world
     else:
         world = None
@@ -71,17 +71,17 @@ def is_over(each: InQueue, job: Job) -> bool:
     return job.no_wait and each.again
 
 
-def _as_planned(run: str, plan: Plan) -> Job:
-    """As much of a job as its plan shows."""
+def _as_planned(each: InQueue, plan: Plan) -> Job:
+    """As much of a job as its plan and its Jobs show."""
     group = next((each for each in plan.world.groups if each.role == "worker"), plan.world.groups[0])
     return Job(
-        name=run,
+        name=each.run,
         command=("-",),
         workers=group.workers,
         procs=group.procs,
         resources=group.resources,
-        framework=plan.framework,
-        timeout=plan.timeout,
+        framework="plain",  # it is placed, not started
+        timeout=each.timeout if each.timeout > 0 else None,
     )
 
 
@@ -168,10 +168,7 @@ def _holding(seen: inventory.Seen, me: str) -> Callable[[Kept], int]:
 
 
 def _end_of(place: Kept) -> float | None:
-    plan = _read_plan(place.plan) if place.plan else None
-    if plan is None or plan.timeout is None or not place.admitted:
-        return None
-    return place.admitted + plan.timeout
+    return place.admitted + place.timeout if place.admitted and place.timeout > 0 else None
 
 
 def views_of(

@@ -73,15 +73,15 @@ def _check_sense(run: Record, plan: Plan | None, name: str) -> None:
     shares = [(run.job.workers, run.job.procs), *((each.workers, each.procs) for each in run.job.roles)]
     _check_ranks(shares)
     if plan is not None:
-        check_plan(plan, name)
+        check_plan(plan)
 
 
-def check_plan(plan: Plan, name: str) -> None:
-    """Raise ValueError for a plan that cannot be the run's."""
+def check_plan(plan: Plan) -> None:
+    """Raise ValueError for a plan that cannot be."""
     groups = plan.world.groups
     _check_ranks([(each.workers, each.procs) for each in groups])
-    if plan.run != name or worker_count(plan.world) != len(plan.placement.seats):
-        raise ValueError("its plan is of another run, or has no seat for every worker")
+    if worker_count(plan.world) != len(plan.placement.seats):
+        raise ValueError("its plan does not have a seat for every worker")
     if len(plan.launches) != len(groups):
         raise ValueError("its plan does not say how all of its workers start")
 

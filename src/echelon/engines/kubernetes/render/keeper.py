@@ -47,7 +47,7 @@ def keeper_object(
     record: Record, plan: Plan, shipped: Shipped, *, security_level: str = "", waits: bool = False
 ) -> Object | None:
     """The keeper's Job; None of a run that has none. Where the workers' Jobs wait, it does, too."""
-    options, run = record.job.pod, plan.run
+    options, run = record.job.pod, record.job.name
     keeper = options.keeper
     if keeper is None:
         return None
@@ -101,7 +101,7 @@ def keeper_object(
             }
         ],
         "volumes": _volumes(run, shipped, size, task),
-        "affinity": _elsewhere(plan),
+        "affinity": _elsewhere(run, plan),
     }
     spec.update(chosen_by_user(options))
     about = {
@@ -133,7 +133,7 @@ def keeper_object(
     }
 
 
-def _elsewhere(plan: Plan) -> Object:
+def _elsewhere(run: str, plan: Plan) -> Object:
     """Not where the workers are, if it can be: not on the nodes of the plan or, where it names none, of their
     pods. To both the scheduler would keep workers, too, away from the keeper, and from the plan.
     """
@@ -142,7 +142,7 @@ def _elsewhere(plan: Plan) -> Object:
         preferred = {"weight": 100, "preference": {"matchFields": named}}
         return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
     near = {
-        "labelSelector": {"matchLabels": {names.RUN: plan.run, names.COMPONENT: names.WORKER}},
+        "labelSelector": {"matchLabels": {names.RUN: run, names.COMPONENT: names.WORKER}},
         "topologyKey": "kubernetes.io/hostname",
     }
     preferred = {"weight": 100, "podAffinityTerm": near}

@@ -143,8 +143,11 @@ def _admission(record: Record, plan: Plan, at: float | None, *, several: bool) -
         notes |= {names.ADMITTED: str(at), names.WHOLE: str(at)}
     if several and record.job.pod.queue is not None:  # they are admitted by one Workload
         notes[names.IN_KUEUE] = record.job.pod.queue
-    priority = getattr(record.job, "priority", 0)
-    return notes | ({names.PRIORITY: str(priority)} if priority else {})
+    if record.job.timeout is not None:
+        notes[names.TIMEOUT] = f"{record.job.timeout:.15g}"
+    if record.job.priority:
+        notes[names.PRIORITY] = str(record.job.priority)
+    return notes
 
 
 def claim_object(record: Record, plan: Plan) -> Object | None:

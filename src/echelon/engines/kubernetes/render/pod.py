@@ -49,7 +49,7 @@ def pod_template(
     `bundles` are the ConfigMaps that the code travels in. All that depends on the plan is in fields of the
     pod that a suspended Job may change; the agents' task is an annotation or, without `task`, in the record.
     """
-    group, options, run = plan.world.groups[number], record.job.pod, plan.run
+    group, options, run = plan.world.groups[number], record.job.pod, record.job.name
     theirs = user_volumes(options, run)
     spec: Object = {
         "restartPolicy": "Never",

@@ -55,7 +55,7 @@ def pod_task(
         logs=f"{output}/logs",
         reports=names.STATE,
         secret=names.GANG,
-        leader=(names.leader_host(plan.run), names.PORT),
+        leader=(names.leader_host(record.job.name), names.PORT),
         bundle=bundle,
         join_timeout=JOIN_TIMEOUT,
         grace=grace_in_pods(record.job, tuple(group.role for group in plan.world.groups)),
@@ -66,7 +66,7 @@ def pod_task(
         termination=names.TERMINATION,
         pip=_pip(record, code, shipped),
         repeat_state=True,
-        leader_pod=names.leader_pod(plan.run),
+        leader_pod=names.leader_pod(record.job.name),
         fresh=options.output is not None and not record.job.resume,
         **_giving_way(plan),
         **_keeping(options),
@@ -83,7 +83,7 @@ def write_task(
 ) -> str:
     """The task as the agents read it, of pods that a controller of this dialect makes."""
     task = {**pod_task(record, plan, shipped, variables), **dialect.TASK}
-    task["leader"] = {**task["leader"], "host": dialect.leader_service(plan.run)}
+    task["leader"] = {**task["leader"], "host": dialect.leader_service(record.job.name)}
     return json.dumps(task)
 
 

@@ -125,8 +125,6 @@ def record_of(ref: RunRef, seen: Seen) -> Record:
         pod=PodOptions(image=main.get("image"), annotations={KUBEFLOW_KIND: seen.address.kind.kind}),
     )
     plan = Plan(
-        run=ref.name,
-        framework=job.framework,
         world=world,
         launches=(),
         placement=Placement(seats=seats),

@@ -30,8 +30,6 @@ from echelon.model.run import Record, RunRef
 from echelon.model.world import Group, World
 
 PLAN = Plan(
-    run="demo",
-    framework="plain",
     world=World(groups=(Group(workers=2, procs=1),)),
     launches=(),
     placement=Placement(seats=()),

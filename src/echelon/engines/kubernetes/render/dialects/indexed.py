@@ -10,12 +10,19 @@ from echelon.agent.task import GAVE_WAY, LEFT_FOR_GOOD, NO_LEADER, RANK_FAILED, 
 
 if TYPE_CHECKING:
     from echelon.model.plan import Plan
+    from echelon.model.run import Record
 
 Object = dict[str, Any]
 
 
 def indexed_spec(
-    plan: Plan, number: int, first_worker: int, container: str, *, suspend: bool | None = None
+    record: Record,
+    plan: Plan,
+    number: int,
+    first_worker: int,
+    container: str,
+    *,
+    suspend: bool | None = None,
 ) -> Object:
     """The spec of the Job of one group, but for its template. The agent is in the container of this name;
     `suspend` is None where another controller decides on it.
@@ -28,7 +35,7 @@ def indexed_spec(
         "parallelism": workers,
         **({} if suspend is None else {"suspend": suspend}),
         # The agents count restarts; the Job only must not give up before they do.
-        "backoffLimitPerIndex": plan.restarts + 1,
+        "backoffLimitPerIndex": record.job.restarts + 1,
         # The worker whose rank failed leaves before the leader, which holds on to its results.
         "maxFailedIndexes": 1 if first_worker == 0 and workers > 1 else 0,
         "podReplacementPolicy": "Failed",

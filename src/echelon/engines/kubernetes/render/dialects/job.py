@@ -47,6 +47,7 @@ class _Annotations(shapes.Shape, frozen=True):
     priority: str = field(name=names.PRIORITY, default="")
     tried: str = field(name=names.TRIED, default="")
     plan: str = field(name=names.PLAN, default="")
+    timeout: str = field(name=names.TIMEOUT, default="")
     admitted: str = field(name=names.ADMITTED, default="")
     whole: str = field(name=names.WHOLE, default="")
     owner: str = field(name=names.OWNER, default="")
@@ -111,11 +112,11 @@ def render(
     """One Indexed Job for each group of equal workers. All that depends on the plan is in fields that may
     change until it starts.
     """
-    job_names = names.job_names(plan.run, plan.world)
+    job_names = names.job_names(record.job.name, plan.world)
     found = []
     for number, first_worker in enumerate(names.first_workers(plan.world)):
         group = plan.world.groups[number]
-        about = names.metadata(plan.run, record.owner, job_names[number], names.WORKER, record.job)
+        about = names.metadata(record.job.name, record.owner, job_names[number], names.WORKER, record.job)
         about["labels"][names.ROLE] = group.role
         if record.job.pod.queue is not None and len(job_names) == 1:  # several are admitted by one Workload
             about["labels"][names.KUEUE_QUEUE] = record.job.pod.queue
@@ -134,12 +135,12 @@ def render(
         )
         suspend = waits or record.job.pod.queue is not None
         spec = {
-            **indexed_spec(plan, number, first_worker, names.CONTAINER, suspend=suspend),
+            **indexed_spec(record, plan, number, first_worker, names.CONTAINER, suspend=suspend),
             "ttlSecondsAfterFinished": int(time_to_live(record)),
             "template": template,
         }
         # So that the leader's pod has a name in DNS; a user's own Service is more important.
-        spec["template"]["spec"].setdefault("subdomain", names.leader_host(plan.run))
+        spec["template"]["spec"].setdefault("subdomain", names.leader_host(record.job.name))
         found.append({"apiVersion": "batch/v1", "kind": "Job", "metadata": about, "spec": spec})
     return found
 
@@ -186,7 +187,7 @@ def places(obj: Shape) -> Iterator[Place]:
             spec=obj.spec.template.spec,
             count=1 if planned else max(1, (obj.spec.completions or 0) - index),
             owner=notes.owner,
-            plan=notes.plan,
+            timeout=_number(notes.timeout),
             admitted=_number(notes.admitted),
             whole=bool(notes.whole),
             made=moment(about.creation_timestamp) or 0.0,
@@ -218,6 +219,7 @@ def in_queue(obj: Shape) -> InQueue | None:
         owner=notes.owner,
         reason=one_line(waits[-1].get("reason")) if waits else "",
         plan=notes.plan,
+        timeout=_number(notes.timeout),
     )
 
 

@@ -262,7 +262,7 @@ class Replicated:
 
 def metadata_of_all(record: Record, plan: Plan) -> Object:
     """The metadata of one object that stands for all workers of a run."""
-    about = names.metadata(plan.run, record.owner, plan.run, names.WORKER, record.job)
+    about = names.metadata(record.job.name, record.owner, record.job.name, names.WORKER, record.job)
     about["annotations"] |= {names.FIRST_WORKER: "0", names.WORKERS: str(worker_count(plan.world))}
     return about
 

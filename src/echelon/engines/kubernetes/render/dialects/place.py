@@ -9,7 +9,7 @@ from echelon.values import frozen
 @frozen
 class Place:
     """A worker whose pod exists or will exist; `node` is empty where the scheduler alone chooses it, and the
-    place then stands for `count` of them. `plan` (JSON) and `admitted` are those of a run that was held.
+    place then stands for `count` of them. `timeout` (seconds, 0 for none) and `admitted` are the run's.
     """
 
     namespace: str
@@ -19,7 +19,7 @@ class Place:
     spec: PodSpec
     count: int = 1
     owner: str = ""
-    plan: str = ""
+    timeout: float = 0.0
     admitted: float = 0.0
     whole: bool = False  # all pods of its gang were seen on nodes
     made: float = 0.0  # when the API server made its object
@@ -28,7 +28,8 @@ class Place:
 @frozen
 class InQueue:
     """A run whose objects wait to be admitted. `tried` is when a process last tried to, `again` that it was
-    admitted before and rolled back, `stamp` when the API server made the object; `plan` is JSON.
+    admitted before and rolled back, `stamp` when the API server made the object; `plan` is JSON, and
+    `timeout` seconds, 0 for none.
     """
 
     namespace: str
@@ -42,6 +43,7 @@ class InQueue:
     owner: str = ""
     reason: str = ""
     plan: str = ""
+    timeout: float = 0.0
 
 
 @frozen

@@ -74,20 +74,20 @@ def render(
             security_level=security_level,
             task=task,
         )
-        spec = indexed_spec(plan, number, first, CONTAINER)
+        spec = indexed_spec(record, plan, number, first, CONTAINER)
         made: Object = {"spec": {**spec, "template": _for_trainer(template, record)}}
         if number == 0:
             made = {"metadata": {"labels": {names.TRAINER_STEP: "trainer"}}, **made}
         jobs.append({"name": name, "template": made})
-    workers = plan.world.groups[0].workers
+    workers, run = plan.world.groups[0].workers, record.job.name
     about = metadata_of_all(record, plan)
     runtime = {
         "apiVersion": VERSION,
         "kind": RUNTIME,
-        "metadata": names.metadata(plan.run, record.owner, plan.run, names.RUNTIME, record.job),
+        "metadata": names.metadata(run, record.owner, run, names.RUNTIME, record.job),
         "spec": {"mlPolicy": {"numNodes": workers}, "template": {"spec": {"replicatedJobs": jobs}}},
     }
-    reference = {"apiGroup": VERSION.partition("/")[0], "kind": RUNTIME, "name": plan.run}
+    reference = {"apiGroup": VERSION.partition("/")[0], "kind": RUNTIME, "name": run}
     spec = {"runtimeRef": reference, "trainer": {"numNodes": workers}}
     return [runtime, {"apiVersion": VERSION, "kind": KINDS[0], "metadata": about, "spec": spec}]
 
