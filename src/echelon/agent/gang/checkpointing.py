@@ -123,6 +123,8 @@ class Checkpointing:
     def is_settled(self) -> bool:
         """Whether all has been given that can be, and it is known what of it is safe."""
         now = time.monotonic()
+        if not self._has_shelf and self._gang.ends:
+            return True
         if not self._has_shelf:
             first = self._gang.last_started < 0 and not self._gang.has_run
             return now - self._alone_since >= (FIRST_TIME if first else KEEPER_TIME)

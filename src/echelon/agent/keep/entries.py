@@ -7,6 +7,7 @@ writing; or when the ranks have ended by themselves, after which nothing is writ
 from __future__ import annotations
 
 import os
+import shutil
 
 from echelon.agent.files.manifest import Manifest
 from echelon.agent.files.tree import FILE, LINK, OTHER, BadTree, check_path, entries_at, look, why_not_link
@@ -16,6 +17,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping
 
+ASIDE = ".echelon-set-aside"  # beside the folder: what is newer than what is safe, or torn
 QUIET = 5.0  # seconds without a change after which an entry is complete
 
 
@@ -85,6 +87,40 @@ def read(folder: str, name: str) -> Found | None:
         return None  # it goes while it is looked at, or has a name that cannot be sent
     figures = manifest.raw()
     return Found(name, figures["digest"], figures["files"], figures["size"], at, top.link)
+
+
+def newer(
+    found: Mapping[str, Found], safe: list[dict[str, Any]], worker: int, base: Mapping[str, str] | None = None
+) -> list[str]:
+    """What a worker has that is newer than the newest safe checkpoint, so that not all workers have it whole;
+    `safe` is newest first, `base` what has come back. Of times of other workers only what is safe counts.
+    """
+    if not safe:
+        return []
+    names, newest = {told["entry"] for told in safe}, safe[0]
+    own = found.get(newest["entry"])
+    is_part = own is not None and own.version in (
+        newest["parts"].get(str(worker)),
+        (base or {}).get(own.name),
+    )
+    since = own.at if own is not None and is_part else newest["at"]
+    return [name for name, each in found.items() if name not in names and each.at > since]
+
+
+def set_aside(folder: str, name: str, aside: str) -> None:
+    """Move an entry of the folder to another one; what is there under its name makes way."""
+    place = os.path.join(aside, name)
+    remove(place)
+    os.makedirs(aside, exist_ok=True)
+    os.rename(os.path.join(folder, name), place)
+
+
+def remove(place: str) -> None:
+    """Have nothing there."""
+    if os.path.isdir(place) and not os.path.islink(place):
+        shutil.rmtree(place)
+    elif os.path.lexists(place):
+        os.unlink(place)
 
 
 class Watch:

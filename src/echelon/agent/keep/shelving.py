@@ -10,7 +10,7 @@ import socket
 from echelon.agent.files.wire import Broken, Trouble
 from echelon.agent.gang.wire import Connection
 from echelon.agent.keep import exchange
-from echelon.agent.keep.entries import Found
+from echelon.agent.keep.entries import ASIDE, Found
 from echelon.agent.keep.room import NO_SPACE, TOO_LARGE, Room, space_of
 from echelon.agent.keep.shelf import Shelf
 from echelon.agent.loop import Loop
@@ -72,15 +72,43 @@ class Shelving:
             answer["checkpoint"] = self._shelf.describe(entry) if self._shelf.make_safe(entry, safe) else None
         self._tell(answer)
 
-    def move_out(self, worker: int) -> int:
-        """The results of a worker come, in which its checkpoints are; returns what the others' take still."""
+    def make_way(self, worker: int, *, drop: bool) -> int:
+        """The results of a worker come: its checkpoints are among them, and need not come twice. Returns what
+        the shelf takes still; to `drop` what the worker gave costs what of it differs from its results.
+        """
+        place = self._place(worker)
+        try:
+            self._shelf.link_newest(worker, place)
+        except OSError:
+            pass  # they come again
+        if drop:
+            self._shelf.drop(worker)
+        return self._shelf.space
+
+    def restore(self, worker: int) -> None:
+        """The results of a worker have come, and the run did not succeed: checkpoints are those that are
+        safe.
+        """
+        place = self._place(worker)
+        self._shelf.restore(worker, place, os.path.join(os.path.dirname(place), ASIDE))
+
+    def save(self, worker: int) -> bool:
+        """The run is over, and this worker has given no results: what it wrote to safe checkpoints takes
+        their place. False if that is nothing.
+        """
+        if all(each != worker for _entry, each in self._shelf.places()):
+            return False
+        shutil.rmtree(os.path.join(self._task.keep_folder, str(worker)), ignore_errors=True)
+        self._shelf.link_safe(worker, self._place(worker))
+        return True
+
+    def _place(self, worker: int) -> str:
+        """Where the checkpoints of a worker are among its results."""
         for number, root in enumerate(self._task.kept):
             below = os.path.relpath(self._task.checkpoints, root)
             if not below.startswith(".."):
-                place = os.path.join(self._task.keep_folder, str(worker), str(number), below)
-                self._shelf.move_to(worker, place)
-                break
-        return self._shelf.space
+                return os.path.join(self._task.keep_folder, str(worker), str(number), below)
+        raise ValueError("no folder that is kept has the checkpoints")
 
     def _consider(
         self, worker: int, found: Found | None, connection: Connection, answer: dict[str, object]
