@@ -29,7 +29,9 @@ def test_it_is_safe_only_with_all_its_parts(shelf: Shelf) -> None:
     assert not shelf.make_safe("a", {})
     bring(shelf, 1, "a", "v", at=2)
     assert shelf.make_safe("a", {0: "v", 1: "v"})
-    assert shelf.safe() == [{"entry": "a", "parts": {"0": "v", "1": "v"}, "files": 2, "size": 20, "at": 2}]
+    assert shelf.safe() == [
+        {"entry": "a", "parts": {"0": "v", "1": "v"}, "files": 2, "size": 20, "at": 2, "pointer": False}
+    ]
 
 
 def test_the_safe_one_stays_while_another_of_its_name_comes(shelf: Shelf) -> None:
@@ -115,7 +117,7 @@ def test_at_the_end_they_are_among_the_results_and_stay_what_they_are(shelf: She
     assert place.read_text() == "good"
     assert (tmp_path / "0" / "aside" / "a").read_text() == "torn"
     shelf.drop(0)
-    assert shelf.safe() == []
+    assert [each["parts"] for each in shelf.safe()] == [{"1": "v"}]
     assert shelf.has(1, Found("a", "v", 1, 10, 1))
     assert place.read_text() == "good"
 
@@ -161,3 +163,9 @@ def test_folders_and_links_are_put_back_too(shelf: Shelf, tmp_path: Path) -> Non
     assert again.version == found.version
     shelf.link_safe(0, str(tmp_path / "nothing"))
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_part_that_its_worker_has_deleted_goes_alone(shelf: Shelf) -> None:
+    mine, theirs = bring(shelf, 0, "a", "v"), bring(shelf, 1, "a", "v")
+    shelf.forget("a", 0)
+    assert (mine.exists(), theirs.exists()) == (False, True)

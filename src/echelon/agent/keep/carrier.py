@@ -27,6 +27,7 @@ from echelon.agent.keep.entries import (
     remove,
     scan,
     set_aside,
+    to_give,
     written_now,
 )
 from echelon.agent.keep.exchange import INCOMPLETE, Refused, fetch_parts, give_entry
@@ -180,19 +181,19 @@ class Carrier:
     def _say_state(self, name: str, number: int | None = None) -> None:
         found, state = self._found.get(name), self._state(name)
         version, born = self._born[name] if found is not None else ("", -1)
-        told = {"entry": name, "version": version, "born": born, "since": self._since}
+        told: dict[str, object] = {"entry": name, "version": version, "born": born, "since": self._since}
+        told["pointer"] = found is not None and found.pointer
         self._say(say="checkpoint", state=state, number=number, **told)
 
     # Giving
 
     def _next(self) -> Found | None:
-        """The newest entry that is complete and not given yet."""
-        wanted = [
-            self._found[name]
-            for name, version in self._watch.complete.items()
-            if version not in (self._kept.get(name), self._base.get(name), self._refused.get(name))
+        """What is to be given next, if anything is."""
+        has = [name for name in self._found if self._state(name) != PENDING]
+        refused = [
+            name for name, version in self._refused.items() if self._watch.complete.get(name) == version
         ]
-        return max(wanted, key=lambda found: found.at) if wanted else None
+        return to_give(self._found, self._watch.complete, has, refused)
 
     def _give_next(self) -> bool:
         """Give one entry; True if another may follow at once."""

@@ -2,7 +2,10 @@
 
 A checkpoint is one entry directly in that folder: a file, a folder, or a link to one of them. It is complete
 when its listing (names, sizes and times) has not changed for a while and no process has a file of it open for
-writing; or when the ranks have ended by themselves, after which nothing is written any more."""
+writing; or when the ranks have ended by themselves, after which nothing is written any more.
+
+Many scripts write beside their checkpoints which of them is the newest: DeepSpeed's `latest`, Megatron's
+`latest_checkpointed_iteration.txt`, a link. Such a pointer must not be safe before what it names."""
 
 from __future__ import annotations
 
@@ -15,24 +18,30 @@ from echelon.agent.ranks.processes import all_processes
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping
+    from typing import Any, Collection, Iterable, Mapping
 
 ASIDE = ".echelon-set-aside"  # beside the folder: what is newer than what is safe, or torn
+POINTER = 1 << 16  # bytes that a file has at most which may be a pointer
 QUIET = 5.0  # seconds without a change after which an entry is complete
 
 
 class Found:
-    """One entry as it is now. `version` changes with everything in it, `at` is its newest time."""
+    """One entry as it is now. `version` changes with everything in it, `at` is its newest time; a `pointer`
+    is a link or a small file.
+    """
 
-    __slots__ = ("at", "files", "link", "name", "size", "version")
+    __slots__ = ("at", "files", "link", "name", "pointer", "size", "version")
 
-    def __init__(self, name: str, version: str, files: int, size: int, at: int, link: str = "") -> None:
+    def __init__(
+        self, name: str, version: str, files: int, size: int, at: int, link: str = "", pointer: bool = False
+    ) -> None:
         self.name = name
         self.version = version
         self.files = files
         self.size = size
         self.at = at  # nanoseconds
         self.link = link
+        self.pointer = pointer
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Found | None:
@@ -48,11 +57,11 @@ class Found:
             proper = len(check_path(name)) == 1 and (not link or not why_not_link(name, link))
         except BadTree:
             return None
-        return cls(name, version, files, size, at, link) if proper else None
+        return cls(name, version, files, size, at, link, raw.get("pointer") is True) if proper else None
 
     def raw(self) -> dict[str, object]:
         """As a message carries it."""
-        values = {name: getattr(self, name) for name in ("version", "files", "size", "at", "link")}
+        values = {name: getattr(self, name) for name in ("version", "files", "size", "at", "link", "pointer")}
         return dict(values, entry=self.name)
 
 
@@ -86,7 +95,23 @@ def read(folder: str, name: str) -> Found | None:
     except (OSError, ValueError):
         return None  # it goes while it is looked at, or has a name that cannot be sent
     figures = manifest.raw()
-    return Found(name, figures["digest"], figures["files"], figures["size"], at, top.link)
+    pointer = top.kind == LINK or (top.kind == FILE and top.size <= POINTER)
+    return Found(name, figures["digest"], figures["files"], figures["size"], at, top.link, pointer)
+
+
+def to_give(
+    found: Mapping[str, Found], complete: Iterable[str], has: Collection[str], refused: Collection[str]
+) -> Found | None:
+    """What is given next to a keeper that `has` some: the newest that is complete. A pointer comes after all
+    else, and not while anything that it may name is not there.
+    """
+    ready = [found[name] for name in complete if name not in has and name not in refused]
+    if not ready:
+        return None
+    first = max(ready, key=lambda each: (not each.pointer, each.at))
+    there = max((each.at for name, each in found.items() if name in has and not each.pointer), default=0)
+    lacking = (each.at for name, each in found.items() if name not in has and not each.pointer)
+    return None if first.pointer and any(there < at <= first.at for at in lacking) else first
 
 
 def newer(

@@ -183,44 +183,57 @@ class Keeper:
                 shutil.rmtree(place, ignore_errors=True)
                 exchange.report(wire, error, place)
 
-        def done() -> None:
+        def restate() -> None:
+            found = taken[0]
+            if found is not None:
+                roots = [each["root"] for each in found["manifests"]]
+                taken[0] = dict(found, manifests=self._manifests(worker, roots))
+
+        def end() -> None:
             with sock:
-                self._on_taken(worker, wire, taken, unsafe=unsafe)
+                self._on_taken(worker, wire, taken)
+
+        def done() -> None:
+            """Have only safe checkpoints among what came."""
+            if not unsafe or self._shelving is None or not taken:
+                end()
+                return
+            try:
+                self._shelving.restore(worker)
+            except OSError:
+                taken[0] = None
+            in_thread(self._loop, restate, end)
 
         in_thread(self._loop, work, done)
-
-    def _restore(self, worker: int, found: dict[str, Any]) -> dict[str, Any] | None:
-        """Have only safe checkpoints among a worker's results; None if that cannot be."""
-        assert self._shelving is not None
-        try:
-            self._shelving.restore(worker)
-        except OSError:
-            return None
-        return dict(found, manifests=self._manifests(worker, [each["root"] for each in found["manifests"]]))
 
     def _manifests(self, worker: int, roots: list[str]) -> list[dict[str, Any]]:
         places = (os.path.join(self._folder, str(worker), str(number)) for number in range(len(roots)))
         return [dict(manifest_of(place), root=root) for place, root in zip(places, roots)]
 
-    def _save(self) -> None:
+    def _save(self) -> bool:
         """The run is over, as the leader says, or a client that fetches: vouch for the safe checkpoints of
-        workers that have given no results. Those which still can give them, in place of that.
+        workers that have given no results. Those which still can give them, in place of that. False if that
+        failed for one.
         """
         for worker in range(len(self._task.places)):
             if self._shelving is None or worker in self._kept or worker in self._taking:
                 continue
-            if self._shelving.save(worker):
-                self._kept.add(worker)
-                self._saved.add(worker)
-                manifests = [dict(each, worker=worker) for each in self._manifests(worker, self._task.kept)]
-                self._sink.event("worker-kept", worker=worker, manifests=manifests, only="checkpoints")
+            try:
+                if not self._shelving.save(worker):
+                    continue
+                found = self._manifests(worker, self._task.kept)
+            except OSError:
+                return False
+            self._kept.add(worker)
+            self._saved.add(worker)
+            manifests = [dict(each, worker=worker) for each in found]
+            self._sink.event("worker-kept", worker=worker, manifests=manifests, only="checkpoints")
+        return True
 
-    def _on_taken(self, worker: int, wire: Wire, taken: list[dict[str, Any] | None], *, unsafe: bool) -> None:
+    def _on_taken(self, worker: int, wire: Wire, taken: list[dict[str, Any] | None]) -> None:
         """Vouch for what came, in the log first: its worker leaves when it hears of it."""
         self._taking.discard(worker)
         found = taken[0] if taken else None
-        if found is not None and unsafe:
-            found = self._restore(worker, found)
         if worker in self._saved:  # what was saved is no more, or less than what came
             self._saved.discard(worker)
             self._kept.discard(worker)
@@ -267,8 +280,7 @@ class Keeper:
         at_work = order == "fetch" and isinstance(seconds, (int, float))
         self._hold.renew(time.monotonic(), client, seconds if at_work else 0.0)  # type: ignore[arg-type]
         if order == "fetch":
-            self._save()
-            return {"ok": True}
+            return {"ok": self._save()}
         return {"ok": False, "error": "the keeper has no ranks to stop"}
 
     # When it leaves
@@ -278,8 +290,6 @@ class Keeper:
         pass while the run goes on. It does until a leader comes: the run may have ended before there was a
         keeper.
         """
-        if self._line.left:
-            self._save()
         now, copying = time.monotonic(), is_copying()
         if copying or self._taking or self._carries() or self._line.connected:
             self._hold.renew(now)
@@ -287,7 +297,7 @@ class Keeper:
             self._state_end(now)
         # A worker that is sending when all is released, sends what was fetched already.
         busy = copying or (bool(self._taking) and not self._hold.released)
-        needless = self._line.left and not self._kept
+        needless = self._line.left and self._save() and not self._kept
         if not busy and (needless or self._hold.is_over(now)):
             self._leave(0)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 
+from echelon.agent.gang.rounds import newest_of
 from echelon.agent.keep.entries import Found, newer, scan, set_aside
 from echelon.agent.keep.room import space_of
 
@@ -28,6 +29,7 @@ class Shelf:
         self._parts: dict[Key, tuple[Found, str]] = {}  # with the folder of each
         self._safe: dict[str, dict[int, str]] = {}  # by entry: the version of each worker's part
         self._newest: dict[tuple[str, int], str] = {}  # by entry and worker: the version that came last
+        self._dropped: set[int] = set()  # workers whose parts are among their results only
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder, mode=0o700)
 
@@ -65,20 +67,21 @@ class Shelf:
         self._clear()
         return True
 
-    def forget(self, entry: str) -> None:
-        """Its script has deleted this checkpoint."""
-        self._safe.pop(entry, None)
-        for name, worker in list(self._newest):
-            if name == entry:
-                del self._newest[name, worker]
+    def forget(self, entry: str, worker: int | None = None) -> None:
+        """Its script has deleted this checkpoint, or only what this worker wrote to it, which is not safe."""
+        if worker is None:
+            self._safe.pop(entry, None)
+        for name, whose in list(self._newest):
+            if name == entry and worker in (None, whose):
+                del self._newest[name, whose]
         self._clear()
 
     def make_room(self, need: int, most: int) -> list[str]:
         """Forget what is older than the newest safe checkpoint, the oldest first, until so many bytes more
         fit into `most`; nothing if they cannot. Returns the names of those that were safe.
         """
-        safe = self.safe()
-        older = self._older_than(int(safe[0]["at"]), but=str(safe[0]["entry"])) if safe else []
+        newest = newest_of(self.safe())
+        older = self._older_than(newest["at"], but=newest["entry"]) if newest is not None else []
         if self.space - sum(self._space_of(entry) for entry in older) + need > most:
             return []
         gone = []
@@ -93,7 +96,8 @@ class Shelf:
         """What was written before that moment, oldest first: also what never became safe."""
         newest: dict[str, int] = {}
         for (entry, _worker, _version), (found, _place) in self._parts.items():
-            newest[entry] = max(found.at, newest.get(entry, 0))
+            if not found.pointer:
+                newest[entry] = max(found.at, newest.get(entry, 0))
         return sorted((name for name in newest if newest[name] <= at and name != but), key=newest.__getitem__)
 
     def _space_of(self, entry: str) -> int:
@@ -115,6 +119,7 @@ class Shelf:
             "files": sum(each.files for each in found),
             "size": sum(each.size for each in found),
             "at": max(each.at for each in found),
+            "pointer": all(each.pointer for each in found),
         }
 
     def places(self) -> dict[tuple[str, int], str]:
@@ -148,6 +153,8 @@ class Shelf:
         """The run has not succeeded. Have in `folder`, where a worker's checkpoints are as its ranks left
         them, what another start would go on from; what is newer, or in its place, is moved to `aside`.
         """
+        if worker in self._dropped:
+            return
         safe, there = self.safe(), scan(folder)
         own = {str(told["entry"]): told["parts"].get(str(worker)) for told in safe}
         torn = [name for name in there if own.get(name) not in (None, there[name].version)]
@@ -158,10 +165,14 @@ class Shelf:
                 self._put_back(name, worker, folder)
 
     def drop(self, worker: int) -> None:
-        """Forget the parts of a worker: its results take their room. What it wrote to is whole no more."""
+        """Forget the parts of a worker: its results, which have them, take their room."""
         for key in [key for key in self._parts if key[1] == worker]:
             shutil.rmtree(self._parts.pop(key)[1], ignore_errors=True)
-        self._safe = {entry: parts for entry, parts in self._safe.items() if worker not in parts}
+        self._dropped.add(worker)
+        for entry, parts in list(self._safe.items()):
+            parts.pop(worker, None)
+            if not parts:
+                del self._safe[entry]
 
     def _put_back(self, entry: str, worker: int, folder: str) -> None:
         _found, place = self._parts[entry, worker, self._safe[entry][worker]]

@@ -35,7 +35,7 @@ class Shelving:
         self._room = room
         self._tell = tell
         self._shelf = Shelf(os.path.join(task.keep_folder, "checkpoints"))
-        self._taking: set[tuple[int, str]] = set()
+        self._taking: dict[tuple[int, str], int] = {}  # what comes, and what it takes at most
         self._serving = 0  # workers that get something back
 
     @property
@@ -66,7 +66,8 @@ class Shelving:
             return
         answer: dict[str, object] = {"say": "shelved", "entry": entry}
         if message["say"] == "forget":
-            self._shelf.forget(entry)
+            worker = message.get("worker")
+            self._shelf.forget(entry, worker if type(worker) is int else None)
         elif isinstance(parts, dict) and all(str(each).isdigit() for each in parts):
             safe = {int(worker): str(version) for worker, version in parts.items()}
             answer["checkpoint"] = self._shelf.describe(entry) if self._shelf.make_safe(entry, safe) else None
@@ -83,7 +84,11 @@ class Shelving:
             pass  # they come again
         if drop:
             self._shelf.drop(worker)
-        return self._shelf.space
+        return self._space
+
+    @property
+    def _space(self) -> int:
+        return self._shelf.space + sum(self._taking.values())
 
     def restore(self, worker: int) -> None:
         """The results of a worker have come, and the run did not succeed: checkpoints are those that are
@@ -126,7 +131,7 @@ class Shelving:
 
     def _refuse(self, found: Found) -> str:
         need = space_of(found.files, found.size)
-        most = self._room.most - self._room.promised
+        most = self._room.most - self._room.promised - sum(self._taking.values())
         for entry in self._shelf.make_room(need, most):
             self._tell({"say": "dropped", "entry": entry})
         if self._shelf.space + need > most:
@@ -137,7 +142,7 @@ class Shelving:
     def _take(
         self, key: tuple[int, str], found: Found, connection: Connection, answer: dict[str, object]
     ) -> None:
-        self._taking.add(key)
+        self._taking[key] = space_of(found.files, found.size)
         sock, place = exchange.admit(connection, answer), self._shelf.place()
         wire = exchange.socket_wire(sock)
         taken: list[bool] = []
@@ -151,7 +156,7 @@ class Shelving:
                 exchange.report(wire, error, place)
 
         def done() -> None:
-            self._taking.discard(key)
+            del self._taking[key]
             whole = taken == [True]
             if whole:
                 self._shelf.put(key[0], found, place)
