@@ -274,7 +274,8 @@ def story(folder: Path, faults: list[Fault], seed: int) -> None:
         patch.setattr(collecting, "_NODES_RETURN", -1.0)
         patch.setattr(collecting, "read_record", ending.read_record)
         patch.setattr(collecting, "read_alone", ending.read_record)
-        patch.setattr(collecting, "see", ending.see)
+        for name in ("see", "see_all"):
+            patch.setattr(collecting, name, ending.see)
         patch.setattr(collecting, "reach_pods", ending.reach)
         patch.setattr(collecting, "kept_folders", lambda _: [names.OUTPUT])
         patch.setattr(Submissions, "note_fetched", note_and(ending.come_home))

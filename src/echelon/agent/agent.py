@@ -274,6 +274,7 @@ class Agent:
         self._sink.event("verdict", **verdict)
         self._setup.cancel()
         code = self._shutdown().final = self._shutdown().code_of(verdict)
+        self._shutdown().succeeded = verdict["outcome"] == "succeeded"
         leader = self._leader
         assert leader is not None
         if self._in_pod:
@@ -302,6 +303,8 @@ class Agent:
             if self._in_pod:
                 verdict = message.get("verdict")
                 self._to_leader.verdict = verdict if isinstance(verdict, dict) else None
+                outcome = (self._to_leader.verdict or {}).get("outcome")
+                self._shutdown().succeeded = outcome == "succeeded"
                 self._show_own_failure(self._to_leader.verdict or {})
                 self._member.stop_ranks(self._shutdown().end_part)
             else:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 INTERRUPT, TERMINATE, KILL = "SIGINT", "SIGTERM", "SIGKILL"
 SIGNALS = (INTERRUPT, TERMINATE, KILL)
+GIVING = 600.0  # seconds that the end of a run waits at most until its checkpoints have been given
 
 
 def is_harder(signal: str, than: str | None) -> bool:

@@ -135,6 +135,7 @@ class Event:
     manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do
     workers: tuple[int, ...] | None = None  # of `keeping`
     left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
+    only: Literal["checkpoints"] | None = None  # of `worker-kept`: the worker was lost, with all but these
     steps: tuple[Step, ...] | None = None
     path: str | None = None  # of `checkpoint` and `restored`: below the results
     size: int | None = None  # bytes

@@ -445,3 +445,51 @@ def test_output_that_lacks_lines_is_in_the_verdict_and_warned_of_once() -> None:
         "worker 0: the log of rank 0 lacks lines",
     ]
     assert (len(missing), missing[-1]) == (MOST_MISSING + 1, "the output of 20 more")
+
+
+def waiting(restarts: int = 0) -> Gang:
+    """A gang with checkpoints, whose second worker has failed for good."""
+    made = running(restarts=restarts)
+    made.waits = True
+    made.failed(1, 0, end(1), NOW)
+    stop_all(made, 0, 1)
+    return made
+
+
+def test_the_end_of_a_run_that_failed_waits_for_its_checkpoints() -> None:
+    made = waiting()
+    assert (made.verdict, made.held, made.ends) == (None, True, True)
+    assert made.next_deadline() is None
+    made.lost(1, "it is gone", NOW)
+    made.stop_requested("stopped", "stopped", NOW)
+    assert made.verdict is None
+    said(made)
+    made.proceed(NOW)
+    assert made.verdict is not None
+    assert (made.verdict["outcome"], made.verdict["reason"]) == ("failed", None)
+    assert said(made) == [(None, "finish")]
+    assert not made.held
+
+
+def test_a_stop_that_does_not_wait_ends_it_at_once() -> None:
+    made = waiting()
+    made.stop_requested("stopped", "stopped", NOW, "SIGKILL")
+    assert made.verdict is not None
+    assert made.verdict["outcome"] == "failed"
+
+
+def test_a_verdict_of_an_earlier_leader_counts_while_the_end_waits() -> None:
+    made = waiting()
+    said(made)
+    made.adopt({"outcome": "stopped", "exit_code": 1})
+    made.proceed(NOW)
+    assert made.verdict == {"outcome": "stopped", "exit_code": 1}
+    assert said(made) == [(None, "finish")]
+
+
+def test_a_run_that_succeeds_ends_at_once() -> None:
+    made = running()
+    made.waits = True
+    for worker in (0, 1):
+        made.done(worker, 0, NOW)
+    assert made.verdict is not None

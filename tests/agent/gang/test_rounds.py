@@ -166,3 +166,71 @@ def test_what_is_safe_has_a_given_part_of_each_that_wrote(workers: int, seed: in
             assert parts
             assert all(0 < int(version) <= world.gave[int(worker)] for worker, version in parts.items())
             assert not world.silent - {int(worker) for worker in parts}
+
+
+def test_a_pointer_is_not_safe_before_what_it_may_name() -> None:
+    """Worker 0 has given `latest`, and worker 1 not yet its part of what it names."""
+    rounds = Rounds(2, "ckpt")
+    rounds.told(0, says("step-2", KEPT, "v0"))
+    rounds.told(0, says("latest", KEPT, "p", pointer=True))
+    step, latest = (each["number"] for each in rounds.outbox)
+    rounds.told(1, says("step-2", PENDING, "v1", step))  # type: ignore[arg-type]
+    rounds.told(1, says("latest", NONE, number=latest))  # type: ignore[arg-type]
+    assert order_of(rounds) == []
+    rounds.told(1, says("step-2", KEPT, "v1"))
+    assert order_of(rounds) == [("safe", "step-2", {"0": "v0", "1": "v1"}), ("safe", "latest", {"0": "p"})]
+
+
+def test_what_never_becomes_safe_holds_up_no_pointer_once_a_newer_one_is() -> None:
+    rounds = Rounds(2, "ckpt")
+    rounds.told(0, says("step-1", KEPT, "v"))
+    rounds.told(0, says("step-2", KEPT, "v"))
+    rounds.told(0, says("latest", KEPT, "p", pointer=True))
+    _torn, step, latest = (each["number"] for each in rounds.outbox)
+    rounds.told(1, says("latest", NONE, number=latest))  # type: ignore[arg-type]
+    assert order_of(rounds) == []
+    rounds.told(1, says("step-2", NONE, number=step))  # type: ignore[arg-type]
+    assert [name for _, name, _ in order_of(rounds)] == ["step-2", "latest"]
+
+
+def test_a_pointer_is_not_what_users_are_shown() -> None:
+    rounds = Rounds(1, "ckpt")
+    for at, entry in enumerate(("step-1", "latest")):
+        rounds.told(0, says(entry, KEPT, "v", pointer=entry == "latest"))
+        told = told_safe(entry, at=at, w0="v")
+        rounds.confirmed({"entry": entry, "checkpoint": {**told, "pointer": entry == "latest"}})
+    assert [each["path"] for each in rounds.events] == ["ckpt/step-1"]
+    newest = rounds.newest()
+    assert newest is not None
+    assert newest["entry"] == "step-1"
+
+
+def test_what_a_pointer_names_is_not_forgotten_before_its_next_version_is_safe() -> None:
+    rounds = Rounds(1, "ckpt")
+
+    def confirm(entry: str, version: str, at: int) -> None:
+        rounds.told(0, says(entry, KEPT, version, pointer=entry == "latest"))
+        told = {**told_safe(entry, at=at, w0=version), "pointer": entry == "latest"}
+        rounds.to_keeper.clear()
+        rounds.confirmed({"entry": entry, "checkpoint": told})
+
+    confirm("step-1", "v", 10)
+    confirm("latest", "1", 11)
+    confirm("step-2", "v", 20)
+    rounds.told(0, says("step-1", GONE))
+    assert order_of(rounds) == []
+    confirm("latest", "2", 21)
+    assert [each[:2] for each in order_of(rounds)] == [("forget", "step-1")]
+
+
+def test_what_is_deleted_before_it_is_safe_is_forgotten() -> None:
+    """Else its parts would take the keeper's room for ever. What others wrote to it stays till they do so."""
+    rounds = Rounds(2, "ckpt")
+    rounds.told(0, says("a", KEPT, "v"))
+    rounds.told(0, says("latest", KEPT, "p", pointer=True))
+    rounds.told(1, says("latest", NONE, number=rounds.outbox[1]["number"]))  # type: ignore[arg-type]
+    assert order_of(rounds) == []
+    rounds.told(0, says("a", GONE))
+    assert order_of(rounds) == [("forget", "a", None), ("safe", "latest", {"0": "p"})]
+    assert rounds.to_keeper[0]["worker"] == 0
+    assert not rounds.asks

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 from tests.agent.keepers import RunKeeper
 from tests.agent.pods import Pods
 from tests.conftest import PATIENCE, wait_until
+
+from echelon.agent.files.manifest import manifest_of
 
 Make = Callable[..., RunKeeper]
 
@@ -53,11 +56,13 @@ print("done", flush=True)
 class Training:
     """A run with a keeper and checkpoints."""
 
-    def __init__(self, pods: Pods, *, workers: int = 2, steps: int = 2, saves_last: bool = False) -> None:
+    def __init__(
+        self, pods: Pods, *, workers: int = 2, steps: int = 2, saves_last: bool = False, restarts: int = 3
+    ) -> None:
         self.pods = pods
         self.workers = workers
         text = TRAINS.format(folder=str(pods.folder), steps=steps, saves_last=saves_last)
-        pods.script(text, workers=workers, hold=600.0, keep=600.0, repeat_state=True, restarts=3)
+        pods.script(text, workers=workers, hold=600.0, keep=600.0, repeat_state=True, restarts=restarts)
         for worker in reversed(range(workers)):
             self.start(worker)
 
@@ -184,3 +189,123 @@ def test_another_keeper_gets_everything_again(pods: Pods, make: Make) -> None:
         training.said(worker, "from 1")
     training.go(2)
     assert [pods.code(worker) for worker in (0, 1)] == [0, 0]
+
+
+# What is left of checkpoints when a run ends that goes on no more.
+
+
+def kept(keeper: RunKeeper, worker: int) -> dict[str, Any]:
+    wait_until(lambda: worker in keeper.kept(), f"the keeper to vouch for worker {worker}")
+    return keeper.kept()[worker]
+
+
+def check_saved(keeper: RunKeeper, worker: int, *steps: int) -> None:
+    """The keeper vouches for these checkpoints of a worker, and for nothing else of it."""
+    event = kept(keeper, worker)
+    assert event["only"] == "checkpoints"
+    place = keeper.folder(worker)
+    files = [path for path in place.rglob("*") if path.is_file()]
+    assert {path.relative_to(place) for path in files} == {
+        Path("ckpt") / f"step-{step}" / "model.json" for step in steps
+    }
+    (stated,) = event["manifests"]
+    assert {**manifest_of(str(place)), "root": "/nowhere", "worker": worker} == stated
+
+
+def test_a_worker_that_is_lost_for_good_leaves_its_safe_checkpoints(pods: Pods, make: Make) -> None:
+    """Worker 0, which writes them, is killed, and no restart is left; worker 1 gives what it has."""
+    training = Training(pods, restarts=0)
+    keeper = make()
+    training.go(1)
+    training.wait_safe(1)
+    training.replace(0)
+    check_saved(keeper, 0, 1)
+    assert pods.code(1) in (0, 195)
+    assert "only" not in kept(keeper, 1)
+    time.sleep(2.5)  # it would have left by now, had it nothing
+    assert keeper.process is not None
+    assert keeper.process.poll() is None
+    assert keeper.order("release").returncode == 0
+    assert keeper.code() == 0
+
+
+def test_when_no_leader_tells_the_keeper_that_the_run_is_over_a_client_does(pods: Pods, make: Make) -> None:
+    training = Training(pods, restarts=0)
+    keeper = make()
+    training.go(1)
+    training.wait_safe(1)
+    for worker in (0, 1):
+        pods.processes[worker].kill()
+        pods.processes[worker].wait()
+    time.sleep(1.5)
+    assert not keeper.kept(), "a leader may come"
+    assert keeper.order("fetch", json.dumps({"client": "a", "seconds": 60})).returncode == 0
+    check_saved(keeper, 0, 1)
+    assert set(keeper.kept()) == {0}, "worker 1 has written nothing"
+    assert keeper.order("fetch", json.dumps({"client": "a", "seconds": 60})).returncode == 0
+    assert [event["kind"] for event in keeper.events()].count("worker-kept") == 1
+
+
+TEARS = """
+import os, pathlib, signal, sys, time
+place = pathlib.Path({folder!r})
+ckpt = pathlib.Path(os.environ["ECHELON_OUTPUT"]) / "ckpt"
+ckpt.mkdir(parents=True, exist_ok=True)
+(ckpt / "last").write_text("whole")
+print("saved", flush=True)
+while not (place / "go").exists():
+    time.sleep(0.02)
+with open(ckpt / "last", "w") as file:
+    file.write("to")
+    file.flush()
+    (ckpt / "begun").write_text("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def one_worker(pods: Pods, text: str) -> None:
+    pods.script(text.format(folder=str(pods.folder)), workers=1, hold=600.0, keep=600.0, repeat_state=True)
+    at = pods.folder / "0.0" / "output"
+    pods.start(0, kept=[str(at)], checkpoints=str(at / "ckpt"))
+
+
+def test_what_a_rank_tore_when_it_died_does_not_replace_what_was_safe(pods: Pods, make: Make) -> None:
+    one_worker(pods, TEARS)
+    keeper = make()
+    wait_until(lambda: any(each["kind"] == "checkpoint" for each in pods.events(0)), "it to be safe")
+    (pods.folder / "go").touch()
+    assert pods.code(0) == 193
+    event = kept(keeper, 0)
+    place = keeper.folder(0)
+    assert [path.name for path in (place / "ckpt").iterdir()] == ["last"]
+    assert (place / "ckpt" / "last").read_text() == "whole"
+    assert (place / ".echelon-set-aside" / "last").read_text() == "to"
+    assert (place / ".echelon-set-aside" / "begun").read_text() == "x"
+    assert "only" not in event
+    (stated,) = event["manifests"]
+    assert stated["digest"] == manifest_of(str(place))["digest"]
+
+
+FAILS = """
+import os, pathlib, sys, time
+while not (pathlib.Path({folder!r}) / "go").exists():
+    time.sleep(0.02)
+ckpt = pathlib.Path(os.environ["ECHELON_OUTPUT"]) / "ckpt"
+ckpt.mkdir(parents=True, exist_ok=True)
+(ckpt / "last").write_text("whole")
+sys.exit(3)
+"""
+
+
+def test_what_a_rank_wrote_right_before_it_failed_is_safe(pods: Pods, make: Make) -> None:
+    """The end of the run waits until it has been given."""
+    one_worker(pods, FAILS)
+    keeper = make()
+    pods.wait_for("worker-running")
+    time.sleep(1.0)  # the keeper is there: a start waits for it
+    (pods.folder / "go").touch()
+    assert pods.code(0) == 193
+    assert [each["path"] for each in pods.events(0) if each["kind"] == "checkpoint"] == ["ckpt/last"]
+    kept(keeper, 0)
+    assert (keeper.folder(0) / "ckpt" / "last").read_text() == "whole"
+    assert not (keeper.folder(0) / ".echelon-set-aside").exists()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from echelon.agent.files.manifest import manifest_of
-from echelon.agent.keep.entries import QUIET, Found, Watch, read, scan, written_now
+from echelon.agent.keep.entries import POINTER, QUIET, Found, Watch, read, scan, to_give, written_now
 
 
 def found(version: str) -> dict[str, Found]:
@@ -102,3 +102,34 @@ def test_a_file_that_is_open_for_writing_is_not_complete(tmp_path: Path) -> None
     with (tmp_path / "a" / "part").open("wb"), (tmp_path / "b").open("rb"):
         assert written_now(str(tmp_path)) == {"a"}
     assert written_now(str(tmp_path)) == set()
+
+
+def an(name: str, at: int, *, pointer: bool = False) -> Found:
+    return Found(name, "v", 1, 10, at, pointer=pointer)
+
+
+def test_the_newest_is_given_first_and_a_pointer_after_what_it_may_name() -> None:
+    """As DeepSpeed and Megatron write them: a folder, then a small file with its name."""
+    entries = [an("step-1", 10), an("step-2", 20), an("latest", 21, pointer=True)]
+    found = {each.name: each for each in entries}
+    assert to_give(found, found, (), ()) is found["step-2"]
+    assert to_give(found, ["latest", "step-1"], (), ()) is found["step-1"], "step-2 is being written"
+    assert to_give(found, ["latest"], ["step-1"], ()) is None
+    assert to_give(found, found, ["step-1"], ["step-2"]) is None, "what does not fit is not there either"
+    assert to_give(found, ["latest"], ["step-2"], ()) is found["latest"], "an older one never matters"
+    del found["step-2"]
+    found["step-3"] = an("step-3", 30)
+    assert to_give(found, ["latest"], ["step-1"], ()) is found["latest"], "it names none that is newer"
+
+
+def test_small_files_and_links_may_be_pointers(tmp_path: Path) -> None:
+    (tmp_path / "step").mkdir()
+    (tmp_path / "latest").write_text("step")
+    (tmp_path / "to").symlink_to("step")
+    (tmp_path / "large").write_bytes(b"x" * (POINTER + 1))
+    found = scan(str(tmp_path))
+    assert {name for name, each in found.items() if each.pointer} == {"latest", "to"}
+    for each in found.values():
+        again = Found.of(each.raw())
+        assert again is not None
+        assert again.pointer == each.pointer

@@ -85,3 +85,83 @@ def test_with_a_volume_nothing_of_it_is_needed(terminal: Terminal) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "volume" in shown.stderr
     assert "keeper" not in shown.stdout
+
+
+# Rank 0 saves one checkpoint, and all go on for ever.
+GOES_ON = """
+import os, pathlib, time
+ckpt = pathlib.Path(os.environ["ECHELON_OUTPUT"]) / "ckpt"
+ckpt.mkdir(exist_ok=True)
+if os.environ["RANK"] == "0":
+    (ckpt / "step-1").mkdir()
+    (ckpt / "step-1" / "model").write_text("1" * 1000)
+    (ckpt.parent / "other").write_text("x")
+print("saved", flush=True)
+time.sleep(3600)
+"""
+
+
+def start_for_good(terminal: Terminal, name: str) -> None:
+    terminal.write("train.py", GOES_ON)
+    more = ("--keep-size", "100Mi", "--checkpoints", "ckpt", "--image", terminal.image)
+    done = terminal.call("run", "-d", "-n", "2", "--name", name, *more, "train.py")
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: terminal.status(name).get("checkpoint"), "a safe checkpoint", PATIENCE)
+
+
+def check_saved(terminal: Terminal, name: str) -> None:
+    """The safe checkpoint is at home, and what is not is named."""
+    waited = terminal.call("wait", name)
+    assert waited.returncode == 123, waited.stderr
+    assert "worker 0: its files, but for the safe checkpoints, not fetched" in waited.stderr
+    home = terminal.folder / "runs" / name
+    assert (home / "ckpt" / "step-1" / "model").read_text() == "1" * 1000
+    assert not (home / "other").exists()
+    terminal.check_removal(name)
+
+
+def test_a_pod_that_is_lost_for_good(terminal: Terminal) -> None:
+    start_for_good(terminal, "lost")
+    (pod,) = [
+        pod["metadata"]["name"]
+        for pod in terminal.pods("lost")
+        if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "0"
+    ]
+    terminal.kubectl("delete", "pod", pod, "--wait=false", "--force", "--grace-period=0")
+    check_saved(terminal, "lost")
+
+
+def test_all_pods_are_lost_with_their_job_and_nobody_tells_the_keeper(terminal: Terminal) -> None:
+    """The Job ends at once, and deletes its pods by force: no leader comes any more."""
+    start_for_good(terminal, "over")
+    chosen = "echelon.dev/run=over,app.kubernetes.io/component=worker"
+    terminal.kubectl("patch", "job", "over", "--type=merge", "-p", '{"spec":{"activeDeadlineSeconds":1}}')
+    terminal.kubectl("delete", "pods", "-l", chosen, "--wait=false", "--force", "--grace-period=0")
+    refused = terminal.call("rm", "over")
+    assert refused.returncode != 0
+    check_saved(terminal, "over")
+
+
+def test_a_run_that_is_stopped_has_its_last_checkpoint(terminal: Terminal) -> None:
+    saves = GOES_ON.replace("time.sleep(3600)", "") + (
+        "import signal\n"
+        "def last(*_):\n"
+        '    (ckpt / "step-2").mkdir(exist_ok=True)\n'
+        '    (ckpt / "step-2" / os.environ["RANK"]).write_text("2" * 1000)\n'
+        "    raise SystemExit(0)\n"
+        "signal.signal(signal.SIGTERM, last)\n"
+        "time.sleep(3600)\n"
+    )
+    terminal.write("train.py", saves)
+    more = ("--keep-size", "100Mi", "--checkpoints", "ckpt", "--image", terminal.image)
+    done = terminal.call("run", "-d", "-n", "2", "--name", "stopped", *more, "train.py")
+    assert done.returncode == 0, done.stderr
+    wait_until(lambda: terminal.status("stopped").get("checkpoint"), "a safe checkpoint", PATIENCE)
+    assert terminal.call("stop", "stopped").returncode == 0
+    terminal.call("wait", "stopped")
+    home = terminal.folder / "runs" / "stopped"
+    for worker, place in enumerate((home, home / "worker-1")):
+        assert (place / "ckpt" / "step-2" / str(worker)).read_text() == "2" * 1000
+    assert not (home / ".echelon-set-aside").exists()
+    assert terminal.status("stopped")["checkpoint"]["path"] == "ckpt/step-2"
+    terminal.check_removal("stopped")

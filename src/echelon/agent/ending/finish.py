@@ -39,6 +39,7 @@ class Shutdown:
     ) -> None:
         self.code = 0
         self.final: int | None = None  # the exit code, once the run is over
+        self.succeeded = False  # the run has
         self.leader: Leader | None = None
         self.on_gone: Callable[[], object] = lambda: None
         # Whether a leader is connected, which knows how the run ended.
@@ -126,7 +127,8 @@ class Shutdown:
                 self._says.begin_repeating()
         self._report_part_over()
         if self._holds and self._handover is not None:
-            self._handover.begin(self._manifests, self._member.ran and bool(self._task.kept))
+            has_results = self._member.ran and bool(self._task.kept)
+            self._handover.begin(self._manifests, has_results=has_results, succeeded=self.succeeded)
         self.look()
 
     def _has_run(self) -> bool:

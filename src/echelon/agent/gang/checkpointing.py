@@ -10,6 +10,7 @@ from echelon.agent.gang.keeper_link import KeeperLink
 from echelon.agent.gang.rounds import Rounds
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
+from echelon.agent.stopping import GIVING
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Checkpointing:
         self._owing: dict[int, float] = {}  # workers that may have something to give, and their last sign
         self._told_at = 0.0  # when one said something of an entry
         self._looks = False
+        self._ends_since: float | None = None  # when the end of the run began to wait
         self._has_shelf = False  # there is a keeper, and it has said what is safe
         self._alone_since = time.monotonic()  # when there was a keeper last
         self.on_ready: Callable[[], object] = lambda: None
@@ -123,6 +125,8 @@ class Checkpointing:
     def is_settled(self) -> bool:
         """Whether all has been given that can be, and it is known what of it is safe."""
         now = time.monotonic()
+        if not self._has_shelf and self._gang.ends:
+            return True
         if not self._has_shelf:
             first = self._gang.last_started < 0 and not self._gang.has_run
             return now - self._alone_since >= (FIRST_TIME if first else KEEPER_TIME)
@@ -133,7 +137,11 @@ class Checkpointing:
 
     def _look(self) -> None:
         self._looks = False
-        if self._gang.held and self.is_settled():
-            self._gang.proceed(time.monotonic())
+        now = time.monotonic()
+        if self._gang.ends and self._ends_since is None:
+            self._ends_since = now
+        late = self._ends_since is not None and now - self._ends_since > GIVING
+        if self._gang.held and (late or self.is_settled()):
+            self._gang.proceed(now)
             self.on_ready()
         self.act()

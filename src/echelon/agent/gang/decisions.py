@@ -53,7 +53,8 @@ class Gang:
         self.verdict: dict[str, object] | None = None
         self.has_run = False  # ranks were started, under this or an earlier leader: there may be results
         self.waits = False  # a start waits for `proceed`: there may be something to give, or to get, before
-        self.held = False  # one does
+        self.held = False  # one does, or the end of a run that has not succeeded
+        self._end: tuple[str, dict[str, object] | None] | None = None  # that end
         self._joined: set[int] = set()
         self.addresses: dict[int, str] = {}
         self._missing: list[str] = []  # what lacks lines that ranks have printed
@@ -114,14 +115,21 @@ class Gang:
             self._prepare(now)
 
     def proceed(self, now: float) -> None:
-        """The start that waits may go on."""
-        if self.held and self.phase == "gathering":
+        """The start that waits may go on, or the end that does."""
+        if self._end is not None:
+            self._conclude(*self._end)
+        elif self.held and self.phase == "gathering":
             self._begin(now)
 
     def carries(self, now: float) -> None:
         """A worker gets its checkpoints back, which may take longer than anything else before a start."""
         if self.phase == "preparing":
             self._deadline = now + self._task.join_timeout
+
+    @property
+    def ends(self) -> bool:
+        """Whether the end of the run waits for `proceed`: what ranks have left may be given before."""
+        return self._end is not None and self.phase != "over"
 
     def set_address(self, worker: int, address: str) -> None:
         """Set or correct the address of a worker."""
@@ -276,7 +284,7 @@ class Gang:
     def adopt(self, verdict: object) -> None:
         """Take over the verdict of an earlier leader, which a worker knows."""
         if isinstance(verdict, dict) and verdict.get("outcome") in OUTCOMES and self.phase != "over":
-            self.phase = "over"
+            self.phase, self.held, self._end = "over", False, None
             self.has_run = True
             self.verdict = verdict
             self._order_finish()
@@ -325,6 +333,10 @@ class Gang:
         one with a grace sets it anew.
         """
         if self.phase == "over":
+            return
+        if self._end is not None:  # its ranks have ended
+            if signal == stopping.KILL:
+                self._conclude(*self._end)
             return
         if self._outcome is None:
             self._outcome, self._reason = outcome, reason
@@ -462,6 +474,8 @@ class Gang:
             self.outbox.append((worker, dict(order, stacks=stacks) if asked else order))
 
     def _stopped_all(self, now: float) -> None:
+        if self._end is not None:
+            return
         peers = self._current.peers()
         if self._outcome is not None:
             if self._outcome == "timed-out" and peers:
@@ -502,7 +516,11 @@ class Gang:
         self._conclude("failed", cause)
 
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
-        self.phase = "over"
+        if self.waits and self.has_run and outcome != "succeeded" and self._end is None:
+            self._end, self.held, self.phase = (outcome, cause), True, "stopping"
+            self._deadline = None
+            return
+        self.phase, self.held = "over", False
         if self._reason and self._current.killed:
             from echelon.agent.ranks.report import describe_killed  # `later.py`
 

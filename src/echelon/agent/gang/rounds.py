@@ -12,7 +12,7 @@ from hashlib import sha256
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Collection, Iterable
 
 KEPT, NONE, PENDING, GONE = "kept", "none", "pending", "gone"  # what a worker says of an entry
 
@@ -20,9 +20,10 @@ KEPT, NONE, PENDING, GONE = "kept", "none", "pending", "gone"  # what a worker s
 class Round:
     """One question to all workers: what they have of an entry that was written in this generation."""
 
-    def __init__(self, number: int, generation: int) -> None:
+    def __init__(self, number: int, generation: int, pointer: bool) -> None:
         self.number = number
         self.generation = generation
+        self.pointer = pointer  # it may name another entry (`keep/entries.py`)
         self.answers: dict[int, str] = {}  # the version that the keeper has, "" for none; else no answer
 
 
@@ -34,6 +35,7 @@ class Rounds:
         self._below = below  # the folder of checkpoints, as users know it
         self._rounds: dict[str, Round] = {}
         self._number = 0
+        self._concluded = 0  # the number of the last question that was answered and is about no pointer
         self._safe: dict[str, dict[str, Any]] = {}  # what the keeper has that is whole
         self._whole: dict[str, dict[str, str]] = {}  # what was found whole, also what no keeper has any more
         self._again: dict[str, set[str]] = {}  # whose parts of that another keeper has got again
@@ -52,7 +54,7 @@ class Rounds:
 
     def newest(self) -> dict[str, Any] | None:
         """The newest safe checkpoint."""
-        return max(self._safe.values(), key=lambda told: int(told["at"])) if self._safe else None
+        return newest_of(self._safe.values())
 
     def meet_keeper(self, safe: object) -> None:
         """A keeper has come, with these. What another one had has to come again."""
@@ -100,7 +102,7 @@ class Rounds:
         if state == KEPT and not self._is_known(worker, entry, version):
             before = None if current is None else current.answers.get(worker)
             if current is None or born > current.generation or before not in (None, version):
-                current = self._ask(entry, born)
+                current = self._ask(entry, born, message.get("pointer") is True)
         if current is None or not 0 <= since <= current.generation:
             return
         if state == KEPT:
@@ -139,20 +141,35 @@ class Rounds:
         safe = self._safe.get(entry, {}).get("parts", {})
         return version in (safe.get(str(worker)), self._ordered.get(entry, {}).get(str(worker)))
 
-    def _ask(self, entry: str, generation: int) -> Round:
+    def _ask(self, entry: str, generation: int, pointer: bool) -> Round:
         self._number += 1
-        asked = self._rounds[entry] = Round(self._number, generation)
+        asked = self._rounds[entry] = Round(self._number, generation, pointer)
         if self._workers > 1:
             self.outbox.append({"say": "checkpoint", "entry": entry, "number": self._number})
         return asked
 
     def _conclude(self, entry: str, current: Round) -> None:
-        if len(current.answers) < self._workers:
+        if len(current.answers) < self._workers or (current.pointer and self._may_name_more(current)):
             return
         del self._rounds[entry]
         parts = {str(worker): version for worker, version in current.answers.items() if version}
         if parts and parts != self._safe.get(entry, {}).get("parts"):
             self._order_safe(entry, parts)
+        if not current.pointer:
+            self._concluded = max(self._concluded, current.number)
+            self._conclude_pointers()
+
+    def _conclude_pointers(self) -> None:
+        for entry, asked in list(self._rounds.items()):
+            if asked.pointer:
+                self._conclude(entry, asked)
+
+    def _may_name_more(self, pointer: Round) -> bool:
+        """Whether a pointer may name a checkpoint that is not safe yet. One that is older than what is safe
+        may never be, and does not count.
+        """
+        others = (each.number for each in self._rounds.values() if not each.pointer)
+        return any(self._concluded < number < pointer.number for number in others)
 
     def _is_whole_again(self, worker: int, entry: str, version: str) -> bool:
         """Whether this is a part of what was found whole before; with the last one no question is needed."""
@@ -173,18 +190,38 @@ class Rounds:
         if str(worker) in self._safe.get(entry, {}).get("parts", {}):
             self._deleted.setdefault(entry, set()).add(worker)
             self._delete(entry)
+        elif entry not in self._safe and entry not in self._ordered:
+            self._rounds.pop(entry, None)  # it cannot become whole any more
+            self._order({"say": "forget", "entry": entry, "worker": worker})
+            self._conclude_pointers()
 
     def _delete(self, entry: str) -> None:
-        """Forget what all that wrote it have deleted, but never the newest one."""
+        """Forget what all that wrote it have deleted, but never what is needed."""
         told = self._safe.get(entry)
         writers = {int(worker) for worker in told["parts"]} if told else set()
-        if told is not None and told is not self.newest() and self._deleted.get(entry, set()) >= writers:
+        is_needed = entry in needed(self._safe.values())
+        if told is not None and not is_needed and self._deleted.get(entry, set()) >= writers:
             del self._safe[entry], self._deleted[entry], self._whole[entry]
             self._order({"say": "forget", "entry": entry})
 
     def _order(self, message: dict[str, object]) -> None:
         self.unconfirmed += 1
         self.to_keeper.append(message)
+
+
+def newest_of(safe: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The newest of safe checkpoints; a pointer is one only if there is nothing else."""
+    return max(safe, key=lambda told: (not told.get("pointer"), int(told["at"])), default=None)
+
+
+def needed(safe: Collection[dict[str, Any]]) -> set[object]:
+    """The names of the newest of safe checkpoints, and of the newest that each pointer may name: its next
+    version may be on its way.
+    """
+    plain = [told for told in safe if not told.get("pointer")]
+    times = [told["at"] for told in safe if told.get("pointer")]
+    named = [newest_of(told for told in plain if told["at"] <= at) for at in times]
+    return {told["entry"] for told in [newest_of(safe), *named] if told is not None}
 
 
 def mark_of(told: dict[str, Any]) -> str:

@@ -18,7 +18,18 @@ import time
 from echelon.agent.files.tree import PARTIAL
 from echelon.agent.files.wire import Broken
 from echelon.agent.gang.rounds import GONE, KEPT, NONE, PENDING, mark_of
-from echelon.agent.keep.entries import Found, Watch, read, scan, written_now
+from echelon.agent.keep.entries import (
+    ASIDE,
+    Found,
+    Watch,
+    newer,
+    read,
+    remove,
+    scan,
+    set_aside,
+    to_give,
+    written_now,
+)
 from echelon.agent.keep.exchange import INCOMPLETE, Refused, fetch_parts, give_entry
 from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
 
@@ -30,7 +41,6 @@ LOOK = 1.0  # seconds between two looks at the folder
 AGAIN = 2.0  # seconds after a connection that broke
 SIGN = 5.0  # seconds between two signs of a transfer that goes on
 BACK = 60.0  # seconds in which a keeper must be found that has what is to come back
-ASIDE = ".echelon-set-aside"  # beside the folder: what is newer than what the run goes on from
 STAGE = PARTIAL + "-back"  # beside the folder: what comes back, until it is whole
 _WHY = {
     TOO_LARGE: "it does not fit into the keeper's --keep-size",
@@ -171,19 +181,19 @@ class Carrier:
     def _say_state(self, name: str, number: int | None = None) -> None:
         found, state = self._found.get(name), self._state(name)
         version, born = self._born[name] if found is not None else ("", -1)
-        told = {"entry": name, "version": version, "born": born, "since": self._since}
+        told: dict[str, object] = {"entry": name, "version": version, "born": born, "since": self._since}
+        told["pointer"] = found is not None and found.pointer
         self._say(say="checkpoint", state=state, number=number, **told)
 
     # Giving
 
     def _next(self) -> Found | None:
-        """The newest entry that is complete and not given yet."""
-        wanted = [
-            self._found[name]
-            for name, version in self._watch.complete.items()
-            if version not in (self._kept.get(name), self._base.get(name), self._refused.get(name))
+        """What is to be given next, if anything is."""
+        has = [name for name in self._found if self._state(name) != PENDING]
+        refused = [
+            name for name, version in self._refused.items() if self._watch.complete.get(name) == version
         ]
-        return max(wanted, key=lambda found: found.at) if wanted else None
+        return to_give(self._found, self._watch.complete, has, refused)
 
     def _give_next(self) -> bool:
         """Give one entry; True if another may follow at once."""
@@ -284,22 +294,15 @@ class Carrier:
     def _set_aside(self, safe: list[dict[str, Any]]) -> None:
         """Move away what is newer than the newest that is safe: not all workers have it whole."""
         self._see()
-        names, newest = {told["entry"] for told in safe}, safe[0]
-        own = self._found.get(newest["entry"])  # other workers may have written theirs later
-        since = own.at if own is not None and self._is_part(newest, own) else newest["at"]
-        for name, found in list(self._found.items()):
-            if name not in names and found.at > since:
-                self._move_aside(name)
+        for name in newer(self._found, safe, self._worker, self._base):
+            self._move_aside(name)
 
     def _is_part(self, told: dict[str, Any], found: Found) -> bool:
         """Whether what is here is what this worker wrote to a checkpoint, or what has come back of it."""
         return found.version in (told["parts"].get(str(self._worker)), self._base.get(found.name))
 
     def _move_aside(self, name: str) -> None:
-        place = os.path.join(self._beside(ASIDE), name)
-        _remove(place)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        os.rename(os.path.join(self._folder, name), place)
+        set_aside(self._folder, name, self._beside(ASIDE))
         self._kept.pop(name, None)
         self._base.pop(name, None)
 
@@ -345,15 +348,8 @@ def _merge(part: str, whole: str) -> None:
         if item.is_dir(follow_symlinks=False) and os.path.isdir(place) and not os.path.islink(place):
             _merge(item.path, place)
         else:
-            _remove(place)
+            remove(place)
             os.rename(item.path, place)
-
-
-def _remove(place: str) -> None:
-    if os.path.isdir(place) and not os.path.islink(place):
-        shutil.rmtree(place)
-    elif os.path.lexists(place):
-        os.unlink(place)
 
 
 def main(arguments: list[str]) -> int:

@@ -2,11 +2,15 @@
 
 A checkpoint is one entry directly in that folder: a file, a folder, or a link to one of them. It is complete
 when its listing (names, sizes and times) has not changed for a while and no process has a file of it open for
-writing; or when the ranks have ended by themselves, after which nothing is written any more."""
+writing; or when the ranks have ended by themselves, after which nothing is written any more.
+
+Many scripts write beside their checkpoints which of them is the newest: DeepSpeed's `latest`, Megatron's
+`latest_checkpointed_iteration.txt`, a link. Such a pointer must not be safe before what it names."""
 
 from __future__ import annotations
 
 import os
+import shutil
 
 from echelon.agent.files.manifest import Manifest
 from echelon.agent.files.tree import FILE, LINK, OTHER, BadTree, check_path, entries_at, look, why_not_link
@@ -14,23 +18,30 @@ from echelon.agent.ranks.processes import all_processes
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any, Iterable, Mapping
+    from typing import Any, Collection, Iterable, Mapping
 
+ASIDE = ".echelon-set-aside"  # beside the folder: what is newer than what is safe, or torn
+POINTER = 1 << 16  # bytes that a file has at most which may be a pointer
 QUIET = 5.0  # seconds without a change after which an entry is complete
 
 
 class Found:
-    """One entry as it is now. `version` changes with everything in it, `at` is its newest time."""
+    """One entry as it is now. `version` changes with everything in it, `at` is its newest time; a `pointer`
+    is a link or a small file.
+    """
 
-    __slots__ = ("at", "files", "link", "name", "size", "version")
+    __slots__ = ("at", "files", "link", "name", "pointer", "size", "version")
 
-    def __init__(self, name: str, version: str, files: int, size: int, at: int, link: str = "") -> None:
+    def __init__(
+        self, name: str, version: str, files: int, size: int, at: int, link: str = "", pointer: bool = False
+    ) -> None:
         self.name = name
         self.version = version
         self.files = files
         self.size = size
         self.at = at  # nanoseconds
         self.link = link
+        self.pointer = pointer
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Found | None:
@@ -46,11 +57,11 @@ class Found:
             proper = len(check_path(name)) == 1 and (not link or not why_not_link(name, link))
         except BadTree:
             return None
-        return cls(name, version, files, size, at, link) if proper else None
+        return cls(name, version, files, size, at, link, raw.get("pointer") is True) if proper else None
 
     def raw(self) -> dict[str, object]:
         """As a message carries it."""
-        values = {name: getattr(self, name) for name in ("version", "files", "size", "at", "link")}
+        values = {name: getattr(self, name) for name in ("version", "files", "size", "at", "link", "pointer")}
         return dict(values, entry=self.name)
 
 
@@ -84,7 +95,57 @@ def read(folder: str, name: str) -> Found | None:
     except (OSError, ValueError):
         return None  # it goes while it is looked at, or has a name that cannot be sent
     figures = manifest.raw()
-    return Found(name, figures["digest"], figures["files"], figures["size"], at, top.link)
+    pointer = top.kind == LINK or (top.kind == FILE and top.size <= POINTER)
+    return Found(name, figures["digest"], figures["files"], figures["size"], at, top.link, pointer)
+
+
+def to_give(
+    found: Mapping[str, Found], complete: Iterable[str], has: Collection[str], refused: Collection[str]
+) -> Found | None:
+    """What is given next to a keeper that `has` some: the newest that is complete. A pointer comes after all
+    else, and not while anything that it may name is not there.
+    """
+    ready = [found[name] for name in complete if name not in has and name not in refused]
+    if not ready:
+        return None
+    first = max(ready, key=lambda each: (not each.pointer, each.at))
+    there = max((each.at for name, each in found.items() if name in has and not each.pointer), default=0)
+    lacking = (each.at for name, each in found.items() if name not in has and not each.pointer)
+    return None if first.pointer and any(there < at <= first.at for at in lacking) else first
+
+
+def newer(
+    found: Mapping[str, Found], safe: list[dict[str, Any]], worker: int, base: Mapping[str, str] | None = None
+) -> list[str]:
+    """What a worker has that is newer than the newest safe checkpoint, so that not all workers have it whole;
+    `safe` is newest first, `base` what has come back. Of times of other workers only what is safe counts.
+    """
+    if not safe:
+        return []
+    names, newest = {told["entry"] for told in safe}, safe[0]
+    own = found.get(newest["entry"])
+    is_part = own is not None and own.version in (
+        newest["parts"].get(str(worker)),
+        (base or {}).get(own.name),
+    )
+    since = own.at if own is not None and is_part else newest["at"]
+    return [name for name, each in found.items() if name not in names and each.at > since]
+
+
+def set_aside(folder: str, name: str, aside: str) -> None:
+    """Move an entry of the folder to another one; what is there under its name makes way."""
+    place = os.path.join(aside, name)
+    remove(place)
+    os.makedirs(aside, exist_ok=True)
+    os.rename(os.path.join(folder, name), place)
+
+
+def remove(place: str) -> None:
+    """Have nothing there."""
+    if os.path.isdir(place) and not os.path.islink(place):
+        shutil.rmtree(place)
+    elif os.path.lexists(place):
+        os.unlink(place)
 
 
 class Watch:

@@ -75,11 +75,15 @@ def give(
     roots: list[str],
     stated: list[dict[str, Any]],
     on_progress: Callable[[int, int, int, int], object] = lambda *_: None,
+    *,
+    unsafe: bool = False,
 ) -> None:
     """Give a worker's folders to the keeper; returns when it vouches for them. `stated` are manifests, of
-    these roots. Raises Refused, or Broken, after which another try goes on where this one ended.
+    these roots; `unsafe`, that its ranks may have left a checkpoint torn. Raises Refused, or Broken, after
+    which another try goes on where this one ended.
     """
     sums = {name: sum(each[name] for each in stated) for name in ("files", "size")}
+    sums["unsafe"] = int(unsafe)
     with _conversation(address) as wire:
         if _introduce(wire, secret, worker, sums):
             return

@@ -44,6 +44,7 @@ class Handover:
         self._address: tuple[str, int] | None = None
         self._refused_by: tuple[str, int] | None = None
         self._stated: list[dict[str, Any]] | None = None  # manifests, once the results are there
+        self._unsafe = False  # its ranks may have left a checkpoint torn
         self._kept_at = float("inf")
         self._moved = 0.0  # when something of them was last sent
         self.active = False  # results are being sent, or a connection is made for it
@@ -68,11 +69,11 @@ class Handover:
             self._refused_by = None  # it may be another one, at the address of the one before
         self._try()
 
-    def begin(self, stated: list[dict[str, Any]], has_results: bool = True) -> None:
+    def begin(self, stated: list[dict[str, Any]], *, has_results: bool, succeeded: bool) -> None:
         """The results are there, with these manifests. Of one that has none, as of a leader that replaces
         another, members which have some are on their way.
         """
-        self._stated = stated
+        self._stated, self._unsafe = stated, not succeeded
         if not has_results:
             from echelon.agent.gang.decisions import REUNION  # a member does not need it before
 
@@ -93,14 +94,15 @@ class Handover:
             return
         self.active = True
         outcome: list[object] = []
-        stated = self._stated or []
+        stated, unsafe = self._stated or [], self._unsafe
 
         def moved(*_progress: int) -> None:
             self._moved = time.monotonic()
 
         def work() -> None:
             try:
-                give(address, self._task.secret(), self._worker, self._task.kept, stated, moved)
+                secret, roots = self._task.secret(), self._task.kept
+                give(address, secret, self._worker, roots, stated, moved, unsafe=unsafe)
                 outcome.append(True)
             except (Refused, Broken, OSError) as error:
                 outcome.append(error)

@@ -17,6 +17,7 @@ import time
 from echelon.agent.address import own_address
 from echelon.agent.control import ControlSocket
 from echelon.agent.files.beside import is_copying
+from echelon.agent.files.manifest import manifest_of
 from echelon.agent.files.wire import Broken, Trouble, Wire
 from echelon.agent.gang import keeper_link
 from echelon.agent.gang.dial import Dial
@@ -24,7 +25,7 @@ from echelon.agent.gang.door import Door
 from echelon.agent.gang.wire import Connection, fresh_nonce, prove, proven
 from echelon.agent.hold import Hold
 from echelon.agent.keep import exchange
-from echelon.agent.keep.room import Room
+from echelon.agent.keep.room import TOO_LARGE, Room
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
 from echelon.agent.task import INTERRUPTED, Task
@@ -95,6 +96,7 @@ class Keeper:
         self._shelving: Shelving | None = None
         self._hold = Hold(task.keep, time.monotonic())
         self._kept: set[int] = set()  # workers whose results it vouches for
+        self._saved: set[int] = set()  # those of them of which it has the checkpoints only
         self._taking: set[int] = set()
         self._stated = 0.0  # the end of its time, as stated last
         self._code = 0
@@ -149,15 +151,24 @@ class Keeper:
         if type(files) is not int or type(size) is not int or files < 0 or size < 0:
             connection.close()
             return
-        beside = 0 if self._shelving is None else self._shelving.move_out(worker)
-        free = self._free() + self._size_of(worker)
-        refused = self._room.refuse(worker, files, size, free, beside)
+        refused = self._refuse(worker, files, size)
         if refused:
             exchange.dismiss(connection, dict(answer, refused=refused))
         else:
-            self._take(worker, size, exchange.admit(connection, answer))
+            unsafe = self._shelving is not None and offer.get("unsafe") == 1
+            self._take(worker, size, exchange.admit(connection, answer), unsafe=unsafe)
 
-    def _take(self, worker: int, size: int, sock: socket.socket) -> None:
+    def _refuse(self, worker: int, files: int, size: int) -> str:
+        """Why there is no room for a worker's results. What it gave before stays beside them if it can."""
+        refused = ""
+        for drop in (False, True) if self._shelving is not None else (False,):
+            beside = 0 if self._shelving is None else self._shelving.make_way(worker, drop=drop)
+            refused = self._room.refuse(worker, files, size, self._free() + self._size_of(worker), beside)
+            if refused != TOO_LARGE:
+                break
+        return refused
+
+    def _take(self, worker: int, size: int, sock: socket.socket, *, unsafe: bool) -> None:
         self._taking.add(worker)
         place = os.path.join(self._folder, str(worker))
         wire = exchange.socket_wire(sock)
@@ -172,16 +183,60 @@ class Keeper:
                 shutil.rmtree(place, ignore_errors=True)
                 exchange.report(wire, error, place)
 
-        def done() -> None:
+        def restate() -> None:
+            found = taken[0]
+            if found is not None:
+                roots = [each["root"] for each in found["manifests"]]
+                taken[0] = dict(found, manifests=self._manifests(worker, roots))
+
+        def end() -> None:
             with sock:
                 self._on_taken(worker, wire, taken)
 
+        def done() -> None:
+            """Have only safe checkpoints among what came."""
+            if not unsafe or self._shelving is None or not taken:
+                end()
+                return
+            try:
+                self._shelving.restore(worker)
+            except OSError:
+                taken[0] = None
+            in_thread(self._loop, restate, end)
+
         in_thread(self._loop, work, done)
+
+    def _manifests(self, worker: int, roots: list[str]) -> list[dict[str, Any]]:
+        places = (os.path.join(self._folder, str(worker), str(number)) for number in range(len(roots)))
+        return [dict(manifest_of(place), root=root) for place, root in zip(places, roots)]
+
+    def _save(self) -> bool:
+        """The run is over, as the leader says, or a client that fetches: vouch for the safe checkpoints of
+        workers that have given no results. Those which still can give them, in place of that. False if that
+        failed for one.
+        """
+        for worker in range(len(self._task.places)):
+            if self._shelving is None or worker in self._kept or worker in self._taking:
+                continue
+            try:
+                if not self._shelving.save(worker):
+                    continue
+                found = self._manifests(worker, self._task.kept)
+            except OSError:
+                return False
+            self._kept.add(worker)
+            self._saved.add(worker)
+            manifests = [dict(each, worker=worker) for each in found]
+            self._sink.event("worker-kept", worker=worker, manifests=manifests, only="checkpoints")
+        return True
 
     def _on_taken(self, worker: int, wire: Wire, taken: list[dict[str, Any] | None]) -> None:
         """Vouch for what came, in the log first: its worker leaves when it hears of it."""
         self._taking.discard(worker)
         found = taken[0] if taken else None
+        if worker in self._saved:  # what was saved is no more, or less than what came
+            self._saved.discard(worker)
+            self._kept.discard(worker)
         if found is not None:
             self._kept.add(worker)
             manifests = [dict(each, worker=worker) for each in found["manifests"]]
@@ -225,7 +280,7 @@ class Keeper:
         at_work = order == "fetch" and isinstance(seconds, (int, float))
         self._hold.renew(time.monotonic(), client, seconds if at_work else 0.0)  # type: ignore[arg-type]
         if order == "fetch":
-            return {"ok": True}
+            return {"ok": self._save()}
         return {"ok": False, "error": "the keeper has no ranks to stop"}
 
     # When it leaves
@@ -242,7 +297,7 @@ class Keeper:
             self._state_end(now)
         # A worker that is sending when all is released, sends what was fetched already.
         busy = copying or (bool(self._taking) and not self._hold.released)
-        needless = self._line.left and not self._kept
+        needless = self._line.left and self._save() and not self._kept
         if not busy and (needless or self._hold.is_over(now)):
             self._leave(0)
         else:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 
-from echelon.agent.keep.entries import Found
+from echelon.agent.gang.rounds import newest_of
+from echelon.agent.keep.entries import Found, newer, scan, set_aside
 from echelon.agent.keep.room import space_of
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
@@ -28,6 +29,7 @@ class Shelf:
         self._parts: dict[Key, tuple[Found, str]] = {}  # with the folder of each
         self._safe: dict[str, dict[int, str]] = {}  # by entry: the version of each worker's part
         self._newest: dict[tuple[str, int], str] = {}  # by entry and worker: the version that came last
+        self._dropped: set[int] = set()  # workers whose parts are among their results only
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder, mode=0o700)
 
@@ -65,24 +67,43 @@ class Shelf:
         self._clear()
         return True
 
-    def forget(self, entry: str) -> None:
-        """Its script has deleted this checkpoint."""
-        self._safe.pop(entry, None)
-        for name, worker in list(self._newest):
-            if name == entry:
-                del self._newest[name, worker]
+    def forget(self, entry: str, worker: int | None = None) -> None:
+        """Its script has deleted this checkpoint, or only what this worker wrote to it, which is not safe."""
+        if worker is None:
+            self._safe.pop(entry, None)
+        for name, whose in list(self._newest):
+            if name == entry and worker in (None, whose):
+                del self._newest[name, whose]
         self._clear()
 
     def make_room(self, need: int, most: int) -> list[str]:
-        """Forget the oldest safe checkpoints, never the newest, until so many bytes more fit into `most`;
-        returns their names.
+        """Forget what is older than the newest safe checkpoint, the oldest first, until so many bytes more
+        fit into `most`; nothing if they cannot. Returns the names of those that were safe.
         """
+        newest = newest_of(self.safe())
+        older = self._older_than(newest["at"], but=newest["entry"]) if newest is not None else []
+        if self.space - sum(self._space_of(entry) for entry in older) + need > most:
+            return []
         gone = []
-        while self.space + need > most and len(self._safe) > 1:
-            oldest = str(self.safe()[-1]["entry"])
-            self.forget(oldest)
-            gone.append(oldest)
+        for entry in older:
+            if self.space + need <= most:
+                break
+            gone += [entry] if entry in self._safe else []
+            self.forget(entry)
         return gone
+
+    def _older_than(self, at: int, but: str) -> list[str]:
+        """What was written before that moment, oldest first: also what never became safe."""
+        newest: dict[str, int] = {}
+        for (entry, _worker, _version), (found, _place) in self._parts.items():
+            if not found.pointer:
+                newest[entry] = max(found.at, newest.get(entry, 0))
+        return sorted((name for name in newest if newest[name] <= at and name != but), key=newest.__getitem__)
+
+    def _space_of(self, entry: str) -> int:
+        return sum(
+            space_of(part.files, part.size) for key, (part, _) in self._parts.items() if key[0] == entry
+        )
 
     def safe(self) -> list[dict[str, Any]]:
         """The safe checkpoints, newest first."""
@@ -98,6 +119,7 @@ class Shelf:
             "files": sum(each.files for each in found),
             "size": sum(each.size for each in found),
             "at": max(each.at for each in found),
+            "pointer": all(each.pointer for each in found),
         }
 
     def places(self) -> dict[tuple[str, int], str]:
@@ -108,22 +130,53 @@ class Shelf:
             for worker, version in parts.items()
         }
 
-    def move_to(self, worker: int, folder: str) -> None:
-        """The run is over, and its results come: what a worker gave of them before is moved to its place
-        among them, and need not come twice. No part is whole any more then.
+    def link_newest(self, worker: int, folder: str) -> None:
+        """Have in `folder` what a worker gave last of each checkpoint: its results come, with these among
+        them, and what is there need not come twice. The parts stay what they are.
         """
-        for (entry, whose, version), (_found, place) in list(self._parts.items()):
-            if whose != worker:
-                continue
-            if self._newest.get((entry, worker)) == version:
-                os.makedirs(folder, mode=0o700, exist_ok=True)
-                try:
-                    os.rename(os.path.join(place, entry), os.path.join(folder, entry))
-                except OSError:
-                    pass  # it comes again
-            del self._parts[entry, whose, version]
-            shutil.rmtree(place, ignore_errors=True)
-        self._safe = {entry: parts for entry, parts in self._safe.items() if worker not in parts}
+        for (entry, whose, version), (_found, place) in self._parts.items():
+            there = os.path.join(folder, entry)
+            if (
+                whose == worker
+                and self._newest.get((entry, worker)) == version
+                and not os.path.lexists(there)
+            ):
+                _link(os.path.join(place, entry), there)
+
+    def link_safe(self, worker: int, folder: str) -> None:
+        """Have in `folder` what this worker wrote to the safe checkpoints."""
+        for entry, each in self.places():
+            if each == worker:
+                self._put_back(entry, worker, folder)
+
+    def restore(self, worker: int, folder: str, aside: str) -> None:
+        """The run has not succeeded. Have in `folder`, where a worker's checkpoints are as its ranks left
+        them, what another start would go on from; what is newer, or in its place, is moved to `aside`.
+        """
+        if worker in self._dropped:
+            return
+        safe, there = self.safe(), scan(folder)
+        own = {str(told["entry"]): told["parts"].get(str(worker)) for told in safe}
+        torn = [name for name in there if own.get(name) not in (None, there[name].version)]
+        for name in [*torn, *newer(there, safe, worker)]:
+            set_aside(folder, name, aside)
+        for name, version in own.items():
+            if version is not None and (name in torn or name not in there):
+                self._put_back(name, worker, folder)
+
+    def drop(self, worker: int) -> None:
+        """Forget the parts of a worker: its results, which have them, take their room."""
+        for key in [key for key in self._parts if key[1] == worker]:
+            shutil.rmtree(self._parts.pop(key)[1], ignore_errors=True)
+        self._dropped.add(worker)
+        for entry, parts in list(self._safe.items()):
+            parts.pop(worker, None)
+            if not parts:
+                del self._safe[entry]
+
+    def _put_back(self, entry: str, worker: int, folder: str) -> None:
+        _found, place = self._parts[entry, worker, self._safe[entry][worker]]
+        _link(os.path.join(place, entry), os.path.join(folder, entry))
 
     def _clear(self) -> None:
         """Delete the parts that belong to nothing safe, and are not what came last either."""
@@ -132,3 +185,18 @@ class Shelf:
             needed = version in (self._safe.get(entry, {}).get(worker), self._newest.get((entry, worker)))
             if not needed:
                 shutil.rmtree(self._parts.pop(key)[1], ignore_errors=True)
+
+
+def _link(source: str, place: str) -> None:
+    """Have at `place` what is at `source`, without another copy of any file. Both stay as they are when
+    the other one is replaced.
+    """
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), place)
+    elif os.path.isdir(source):
+        os.mkdir(place, 0o700)
+        for name in os.listdir(source):
+            _link(os.path.join(source, name), os.path.join(place, name))
+    else:
+        os.link(source, place)

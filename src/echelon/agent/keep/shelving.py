@@ -10,7 +10,7 @@ import socket
 from echelon.agent.files.wire import Broken, Trouble
 from echelon.agent.gang.wire import Connection
 from echelon.agent.keep import exchange
-from echelon.agent.keep.entries import Found
+from echelon.agent.keep.entries import ASIDE, Found
 from echelon.agent.keep.room import NO_SPACE, TOO_LARGE, Room, space_of
 from echelon.agent.keep.shelf import Shelf
 from echelon.agent.loop import Loop
@@ -35,7 +35,7 @@ class Shelving:
         self._room = room
         self._tell = tell
         self._shelf = Shelf(os.path.join(task.keep_folder, "checkpoints"))
-        self._taking: set[tuple[int, str]] = set()
+        self._taking: dict[tuple[int, str], int] = {}  # what comes, and what it takes at most
         self._serving = 0  # workers that get something back
 
     @property
@@ -66,21 +66,54 @@ class Shelving:
             return
         answer: dict[str, object] = {"say": "shelved", "entry": entry}
         if message["say"] == "forget":
-            self._shelf.forget(entry)
+            worker = message.get("worker")
+            self._shelf.forget(entry, worker if type(worker) is int else None)
         elif isinstance(parts, dict) and all(str(each).isdigit() for each in parts):
             safe = {int(worker): str(version) for worker, version in parts.items()}
             answer["checkpoint"] = self._shelf.describe(entry) if self._shelf.make_safe(entry, safe) else None
         self._tell(answer)
 
-    def move_out(self, worker: int) -> int:
-        """The results of a worker come, in which its checkpoints are; returns what the others' take still."""
+    def make_way(self, worker: int, *, drop: bool) -> int:
+        """The results of a worker come: its checkpoints are among them, and need not come twice. Returns what
+        the shelf takes still; to `drop` what the worker gave costs what of it differs from its results.
+        """
+        place = self._place(worker)
+        try:
+            self._shelf.link_newest(worker, place)
+        except OSError:
+            pass  # they come again
+        if drop:
+            self._shelf.drop(worker)
+        return self._space
+
+    @property
+    def _space(self) -> int:
+        return self._shelf.space + sum(self._taking.values())
+
+    def restore(self, worker: int) -> None:
+        """The results of a worker have come, and the run did not succeed: checkpoints are those that are
+        safe.
+        """
+        place = self._place(worker)
+        self._shelf.restore(worker, place, os.path.join(os.path.dirname(place), ASIDE))
+
+    def save(self, worker: int) -> bool:
+        """The run is over, and this worker has given no results: what it wrote to safe checkpoints takes
+        their place. False if that is nothing.
+        """
+        if all(each != worker for _entry, each in self._shelf.places()):
+            return False
+        shutil.rmtree(os.path.join(self._task.keep_folder, str(worker)), ignore_errors=True)
+        self._shelf.link_safe(worker, self._place(worker))
+        return True
+
+    def _place(self, worker: int) -> str:
+        """Where the checkpoints of a worker are among its results."""
         for number, root in enumerate(self._task.kept):
             below = os.path.relpath(self._task.checkpoints, root)
             if not below.startswith(".."):
-                place = os.path.join(self._task.keep_folder, str(worker), str(number), below)
-                self._shelf.move_to(worker, place)
-                break
-        return self._shelf.space
+                return os.path.join(self._task.keep_folder, str(worker), str(number), below)
+        raise ValueError("no folder that is kept has the checkpoints")
 
     def _consider(
         self, worker: int, found: Found | None, connection: Connection, answer: dict[str, object]
@@ -98,7 +131,7 @@ class Shelving:
 
     def _refuse(self, found: Found) -> str:
         need = space_of(found.files, found.size)
-        most = self._room.most - self._room.promised
+        most = self._room.most - self._room.promised - sum(self._taking.values())
         for entry in self._shelf.make_room(need, most):
             self._tell({"say": "dropped", "entry": entry})
         if self._shelf.space + need > most:
@@ -109,7 +142,7 @@ class Shelving:
     def _take(
         self, key: tuple[int, str], found: Found, connection: Connection, answer: dict[str, object]
     ) -> None:
-        self._taking.add(key)
+        self._taking[key] = space_of(found.files, found.size)
         sock, place = exchange.admit(connection, answer), self._shelf.place()
         wire = exchange.socket_wire(sock)
         taken: list[bool] = []
@@ -123,7 +156,7 @@ class Shelving:
                 exchange.report(wire, error, place)
 
         def done() -> None:
-            self._taking.discard(key)
+            del self._taking[key]
             whole = taken == [True]
             if whole:
                 self._shelf.put(key[0], found, place)

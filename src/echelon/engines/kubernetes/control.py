@@ -104,6 +104,13 @@ def at_work(api: Api, record: Record, pods: Sequence[Object], keeper: str | None
         done.set()
 
 
+def tell_keeper(api: Api, record: Record, keeper: str) -> bool:
+    """Tell the run's keeper, given by its pod, that this client fetches; False if it does not answer. Raises
+    Denied without the right.
+    """
+    return _order(api, record, keeper, "fetch", json.dumps({"client": process_name(), "seconds": _AT_WORK}))
+
+
 def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequence[Object]) -> None:
     """Let the workers go, whose results were fetched: by their leader or, where it is gone, one by one. Then
     the Jobs are ended as well, which would replace the leader. Without the right to it, they leave by

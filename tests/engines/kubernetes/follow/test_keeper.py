@@ -41,6 +41,12 @@ def test_what_it_vouches_for_and_until_when() -> None:
     assert (event.workers, event.until) == ((1,), 99.0)
 
 
+def test_what_it_saved_of_a_lost_worker_and_that_all_came_after_that() -> None:
+    saved = line(0, kind="worker-kept", worker=1, manifests=[STATED], only="checkpoints")
+    assert replay("keeper", [saved]).kept[1].only_checkpoints
+    assert not replay("keeper", [saved, line(1, kind="worker-kept", worker=1)]).kept[1].only_checkpoints
+
+
 def test_odd_lines_are_passed_over() -> None:
     odd = [
         line(0, kind="worker-kept", worker="one"),

@@ -28,6 +28,7 @@ from echelon.engines.kubernetes.upkeep.actions import (
 from echelon.engines.kubernetes.upkeep.decisions import RunView, decide, late_runs
 from echelon.model.ends import succeeded
 from echelon.model.plan import Launch, Placement, Plan, Seat
+from echelon.model.pods.pod import Keeper
 from echelon.model.resources import Resources
 from echelon.model.world import Group, World
 
@@ -85,6 +86,12 @@ def test_a_stop_that_was_left_in_the_record_is_carried_out() -> None:
     assert due(view(stop={**stop, "at": NOW - 120}, pods=leads)) == [EndJobs()]
     longer = {**stop, "at": NOW - 120, "grace": 300.0}
     assert due(view(stop=longer, pods=leads)) == [], "its ranks were given more time"
+    saves = view(stop={**stop, "at": NOW - 120}, pods=leads)
+    pods = replace(saves.stored.run.job.pod, checkpoints="ckpt", keeper=Keeper())
+    run = replace(saves.stored.run, job=replace(saves.stored.run.job, pod=pods))
+    saves = replace(saves, stored=replace(saves.stored, run=run))
+    assert due(saves) == [], "its last checkpoints are given"
+    assert decide(RunView(objects=saves), NOW + 1000) == [EndJobs()]
     assert due(view(stop={**stop, "at": NOW - 1})) == []
     given_up = {"at": NOW - 1, "reason": "no image", "outcome": "failed"}
     assert due(view(stop=given_up)) == [EndJobs()], "the tender that gave up was killed before it ended them"

@@ -17,11 +17,13 @@ def resumable_code(stored: Stored, home: Path, code: bytes | None, *, began: boo
     """
     job = stored.run.job
     if began and job.pod.output is None:
+        # New pods would begin from the start: checkpoints that came home are not sent to them.
+        ckpt = "" if job.pod.checkpoints is None else f", with its safe checkpoints in {job.pod.checkpoints},"
         raise StateTrouble(
-            f"run {job.name!r} cannot be resumed: its results are not on a volume but in {home}, which its "
-            "pods cannot read",
+            f"run {job.name!r} cannot be resumed: its results are not on a volume but in {home}{ckpt}, which "
+            "its pods cannot read",
             hint=f"copy them to one, `echelon cp {quote(str(home))} pvc:CLAIM`, and run it again with "
-            "--output pvc:CLAIM --resume",
+            f"--output pvc:CLAIM --resume; `echelon get {job.name}` brings them, if they are not here yet",
         )
     if not job.snapshot:
         return None

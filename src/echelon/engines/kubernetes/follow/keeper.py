@@ -27,10 +27,13 @@ from echelon.values import frozen
 
 @frozen
 class Kept:
-    """What the keeper has of one worker: manifests by the folder in the worker, and what cannot be copied."""
+    """What the keeper has of one worker: manifests by the folder in the worker, and what cannot be copied;
+    with `only_checkpoints`, what was safe of a worker that has given no results.
+    """
 
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
     left_out: tuple[LeftOut, ...] = ()
+    only_checkpoints: bool = False
 
 
 @frozen
@@ -120,6 +123,7 @@ def _kept(event: Event) -> Kept:
     return Kept(
         manifests={each.root: each for each in event.manifests or ()},
         left_out=tuple(LeftOut(path=path, why=why) for path, why in event.left_out or ()),
+        only_checkpoints=event.only == "checkpoints",
     )
 
 

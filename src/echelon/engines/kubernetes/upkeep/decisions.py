@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from echelon.agent.stopping import GIVING
 from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
@@ -172,6 +173,8 @@ def _is_overdue(stop: Stop, job: Job, jobs: Sequence[Object], pods: Sequence[Obj
     leads = any(map(workers.is_running, workers.leader_pods(pods)))
     # From SIGINT to SIGKILL ranks have their grace twice.
     patience = _STOP_PATIENCE + 2 * (stop.grace or grace_in_pods(job))
+    if job.pod.checkpoints is not None and job.pod.keeper is not None and not stop.now:
+        patience += GIVING
     return stop.outcome == "failed" or now - stop.at > (patience if leads else record.SUBMISSION)
 
 

@@ -188,6 +188,25 @@ def test_a_success_of_which_nothing_is_left_had_results() -> None:
     assert find_shards(PLAN, [failed], []) == []
 
 
+def test_of_a_worker_that_is_lost_the_keeper_has_the_safe_checkpoints() -> None:
+    """One that is still there, or may come back, may have all the rest."""
+    saved = KeeperView(
+        pod="demo-keeper-x",
+        kept={each: Kept(manifests={"/out": manifest(each, 1)}, only_checkpoints=True) for each in range(2)},
+    )
+    shards = find_shards(PLAN, RAN, [pod(0, state=RUNNING), pod(1, state=ended(137))], saved)
+    assert [(each.pod, each.kept, each.only_checkpoints) for each in shards] == [
+        ("demo-0-abcde", False, False),
+        ("demo-keeper-x", True, True),
+    ]
+    assert shards[1].lost
+    assert shards[1].why
+    assert shards[1].stated == {"/out": manifest(1, 1)}
+    rest = Missing(worker=1, why=shards[1].why, lost=True, but_checkpoints=True)
+    said = f"worker 1: its files, but for the safe checkpoints, not fetched: {shards[1].why}"
+    assert describe(rest) == said
+
+
 def test_what_the_keeper_has_tells_that_ranks_ran() -> None:
     """A leader that was replaced after the end knows nothing of them."""
     log = [Event(kind="worker-started", at=1.0, worker=0), Event(kind="verdict", at=2.0)]

@@ -45,6 +45,7 @@ def test_who_restarts_without_a_volume_is_warned(job: Job, warned: bool) -> None
         (replace(of_pods(checkpoints="ckpt", keeper=Keeper()), restarts=0), "--restarts N"),
         (of_pods(checkpoints="ckpt", output=Output()), "is on the volume of --output"),
         (replace(of_pods(checkpoints="ckpt", output=Output()), restarts=0), "is on the volume of --output"),
+        (replace(of_pods(checkpoints="ckpt", keeper=Keeper()), resume=True), "are not sent to the pods"),
     ],
 )
 def test_who_keeps_checkpoints_is_told_what_else_they_need(job: Job, said: str | None) -> None:

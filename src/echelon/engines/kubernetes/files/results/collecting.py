@@ -20,9 +20,10 @@ from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results.forgetting import still_hold
 from echelon.engines.kubernetes.files.results.gather import Gathered, Progressed, gather
 from echelon.engines.kubernetes.files.results.home import elsewhere, local_folder
-from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods, volume_of
+from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods, see_all, volume_of
 from echelon.engines.kubernetes.files.results.seen import Seen, see
 from echelon.engines.kubernetes.files.results.shards import (
+    Shard,
     check_came,
     check_complete,
     describe,
@@ -223,7 +224,7 @@ def _look_at_end(api: Api, ref: RunRef) -> Seen:
     deadline = time.monotonic() + _NODES_RETURN
     while True:
         try:
-            seen = see(api, ref)
+            seen = see_all(api, ref)
         except Unreachable:
             if time.monotonic() > deadline:
                 raise
@@ -253,11 +254,17 @@ def _gather_all(
             )
             if not gathered.missing or seen.keeper is None:
                 return gathered, seen.view
-            tried = {each.worker: each.pod for each in seen.shards()}
-            seen = see(api, ref)
-            elsewhere = {each.worker for each in seen.shards() if each.pod not in (None, tried[each.worker])}
+            tried = {each.worker: _place(each) for each in seen.shards()}
+            seen = see_all(api, ref)
+            elsewhere = {
+                each.worker for each in seen.shards() if each.pod and _place(each) != tried[each.worker]
+            }
             if not elsewhere.intersection(each.worker for each in gathered.missing):
                 return gathered, seen.view
+
+
+def _place(shard: Shard) -> tuple[str | None, bool]:
+    return shard.pod, shard.only_checkpoints
 
 
 def _reporting(progress: Progressed | None) -> Callable[[Progress], object]:

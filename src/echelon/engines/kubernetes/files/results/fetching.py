@@ -11,8 +11,7 @@ from echelon.engines.kubernetes import control, names
 from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.files.results.gather import gather, root_of
 from echelon.engines.kubernetes.files.results.home import elsewhere, local_folder
-from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods
-from echelon.engines.kubernetes.files.results.seen import see
+from echelon.engines.kubernetes.files.results.reaching import reach_output, reach_pods, see_all
 from echelon.engines.kubernetes.files.results.shards import (
     Shard,
     check_came,
@@ -98,7 +97,7 @@ def _fetch_from_workers(
     """Copy from the workers, or their keeper, whether the run is over or not; of one that goes on, what is
     there now.
     """
-    seen = see(api, ref)
+    seen = see_all(api, ref)
     view, record = seen.view, seen.view.stored.run
     shards = seen.shards()
     if not any(event.kind == "finished" for event in seen.events):

@@ -48,6 +48,9 @@ def gather(
             all_of_it = whole(shard, shard.why or away, lost=shard.lost)
             missing += [] if all_of_it.files == 0 else [all_of_it]
             continue
+        if shard.only_checkpoints:
+            rest = Missing(worker=shard.worker, why=shard.why, lost=shard.lost, but_checkpoints=True)
+            missing.append(rest)
         opener = reach(shard.pod)
         left_out += [LeftOut(path=place_of(shard.worker, each.path), why=each.why) for each in shard.left_out]
         for number, root in enumerate(folders):

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import current_user
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import control, names
 from echelon.engines.kubernetes.client.api import Api
+from echelon.engines.kubernetes.files.results.seen import Seen, may_be_saved, see
 from echelon.engines.kubernetes.files.transfer import Opener, pod_opener
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.image import image_of
-from echelon.errors import Unavailable
-from echelon.model.run import Record
+from echelon.errors import Denied, ResultsIncomplete, Unavailable
+from echelon.model.run import Record, RunRef
 
 if TYPE_CHECKING:
     from echelon.model.engine.volume import Volume
@@ -29,6 +30,26 @@ def reach_pods(api: Api, record: Record, keeper: str | None = None) -> Callable[
         return pod_opener(api, pod, container=own, python=record.job.python)
 
     return reach
+
+
+def see_all(api: Api, ref: RunRef) -> Seen:
+    """A run that is over with all that can be fetched of it: the keeper is told that it is, since no leader
+    may have told it, and vouches for checkpoints of workers that are lost. Raises ResultsIncomplete if it
+    cannot be asked.
+    """
+    seen = see(api, ref)
+    keeper = may_be_saved(seen)
+    if keeper is None:
+        return seen
+    try:
+        asked = control.tell_keeper(api, seen.view.stored.run, keeper)
+    except Denied:
+        return seen
+    seen = see(api, ref)
+    if not asked and may_be_saved(seen) == keeper:
+        reason = f"the results of run {ref.name!r} are not all here: its keeper, which has checkpoints,"
+        raise ResultsIncomplete(f"{reason} does not answer", hint=f"`echelon get {ref.name}` goes on")
+    return seen
 
 
 @contextmanager

@@ -44,7 +44,19 @@ def are_held(api: Api, ref: RunRef) -> bool:
 def can_be_fetched(api: Api, ref: RunRef) -> bool:
     """Whether results are kept, and a pod is left that could still give any of them."""
     seen = see(api, ref)
-    return _say_held(seen.events) and any(each.pod is not None for each in seen.shards())
+    held = _say_held(seen.events) and any(each.pod is not None for each in seen.shards())
+    return held or may_be_saved(seen) is not None
+
+
+def may_be_saved(seen: Seen) -> str | None:
+    """The pod of the keeper, if it may have checkpoints of workers that cannot give them any more. It vouches
+    for these when it knows that the run is over: from the leader, or from a client that fetches.
+    """
+    keeper, shards = seen.keeper, seen.shards()
+    if keeper is None or seen.view.stored.run.job.pod.checkpoints is None:
+        return None
+    all_there = shards and all(each.pod is not None for each in shards)
+    return None if all_there else keeper.pod
 
 
 def _say_held(events: Iterable[Event]) -> bool:

@@ -30,13 +30,15 @@ _OF_THE_RECORD = ("recorded", "queued", "admitted", "waiting", "stopping", "fini
 class Shard:
     """One worker's part of the results. `stated` is what it says it holds, by folder; None if that is not
     known. Without a `pod` to fetch it from, `why` is the reason, and `lost` whether that is for good. `kept`
-    if the pod is the run's keeper; `left_out` is what the worker could not give to it.
+    if the pod is the run's keeper; `left_out` is what the worker could not give to it. With
+    `only_checkpoints` the keeper has no more than these, and `why` and `lost` are of the rest.
     """
 
     worker: int
     stated: Mapping[str, Manifest] | None = None
     pod: str | None = None
     kept: bool = False
+    only_checkpoints: bool = False
     left_out: tuple[LeftOut, ...] = ()
     why: str = ""
     lost: bool = False
@@ -54,6 +56,7 @@ class Missing:
     size: int | None = None
     names: tuple[str, ...] = ()
     lost: bool = False  # for good: there is nothing left to fetch it from
+    but_checkpoints: bool = False  # all of its files, but these
 
 
 def find_shards(
@@ -107,6 +110,10 @@ def shards_now(plan: Plan | None, pods: Sequence[Object]) -> list[Shard]:
 
 def _with_keeper(shard: Shard, keeper: KeeperView, given: bool) -> Shard:
     mine = keeper.kept.get(shard.worker)
+    if mine is not None and keeper.pod is not None and mine.only_checkpoints:
+        if shard.pod is not None:
+            return shard  # which may still give all of it
+        return replace(shard, stated=mine.manifests, pod=keeper.pod, kept=True, only_checkpoints=True)
     if mine is not None and keeper.pod is not None:
         return Shard(
             worker=shard.worker,
@@ -186,6 +193,8 @@ def describe(missing: Missing) -> str:
         what = f"{_amount(missing.files, missing.size)},"
     elif missing.files == 0:
         what = "the last links and folders"
+    elif missing.but_checkpoints:
+        what = "its files, but for the safe checkpoints,"
     if missing.names:
         more = ", ..." if len(missing.names) > _NAMED else ""
         what += f" ({', '.join(missing.names[:_NAMED])}{more})"

@@ -48,6 +48,11 @@ def note_on_checkpoints(job: Job) -> str | None:
         return None
     if job.pod.output is not None:
         return f"{{output}}/{path} is on the volume of --output: its checkpoints need nothing more"
+    if job.resume:
+        return (
+            f"checkpoints that are in the results folder are not sent to the pods: {{output}}/{path} is "
+            "empty when the script starts; --output pvc:NAME goes on from what is on a volume"
+        )
     if not job.restarts:
         return (
             f"--checkpoints {path} brings back what a lost pod has written when another takes its place, "
