@@ -80,7 +80,7 @@ def test_all_ranks_save_when_one_worker_is_told_to_leave(pods: Pods, victim: int
     assert [(event["exit_code"], event["told"]) for event in ends] == [(0, True)] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("round_", range(20))
 def test_a_handler_that_takes_20_of_30_seconds_finishes_on_every_rank(pods: Pods, round_: int) -> None:
     pods.script(SAVES % 20.0, workers=3, grace=30.0)

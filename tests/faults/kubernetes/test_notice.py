@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from testbed.fixtures import Target
 from tests.conftest import wait_until
-from tests.faults.kubernetes.terminal import PATIENCE, Terminal
+from tests.faults.kubernetes.terminal import PATIENCE, Command, Terminal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -29,12 +29,8 @@ print("saved", json.dumps(dict(notice, rank=rank, signals=len(signals), at=signa
 """
 
 
-def check_saved(terminal: Terminal, name: str, ranks: int, victim: int) -> None:
-    told = [
-        json.loads(text.partition("saved ")[2])
-        for text in terminal.call("logs", name).stdout.splitlines()
-        if "saved " in text
-    ]
+def check_saved(command: Command, ranks: int, victim: int) -> None:
+    told = [json.loads(text.partition("saved ")[2]) for text in command.lines if "saved " in text]
     assert sorted(each["rank"] for each in told) == [str(rank) for rank in range(ranks)], told
     assert {(each["reason"], each["who"], each["signals"]) for each in told} == {
         ("leave", f"worker {victim}", 1)
@@ -69,7 +65,7 @@ def test_a_worker_is_preempted_and_all_ranks_save(
         kubectl("delete", "pod", "proud")
         assert command.wait() == 0, command
         victim = 0 if "worker 0 must leave" in command.said else 1
-        check_saved(terminal, "humble", 2, victim)
+        check_saved(command, 2, victim)
         status = terminal.status("humble")
         assert (status["restarts"], status["restarts_spared"]) == (1, 1)
         terminal.check_removal("humble")
@@ -86,7 +82,7 @@ def test_the_pod_of_the_only_worker_is_deleted_and_no_restart_is_counted(termina
     terminal.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     assert command.wait() == 0, command
     assert "worker 0 must leave: its pod was deleted; all ranks have 10 s to end" in command.said, command
-    check_saved(terminal, "only", 1, 0)
+    check_saved(command, 1, 0)
     status = terminal.status("only")
     assert (status["restarts"], status["restarts_spared"]) == (1, 1)
     terminal.check_removal("only")
