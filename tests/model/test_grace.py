@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,14 @@ def test_pods_get_what_the_ranks_get_and_the_agents_own_time() -> None:
     assert termination_of(job(10.0), "worker") == 30
     assert termination_of(job(90.5), "worker") == 111
     assert grace_in_pods(job(90.5)) == 90.5
+
+
+def test_checkpoints_have_their_own_time_unless_they_are_on_a_volume() -> None:
+    kept = Job(name="fm", script="train.py", grace=10.0, pod=PodOptions(checkpoints="ckpt"))
+    assert termination_of(kept, "worker") == 130
+    assert grace_in_pods(kept) == 10.0
+    longer = replace(kept, pod=replace(kept.pod, patch=pods(150)))
+    assert grace_in_pods(longer) == 30.0
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,20 @@ def test_a_lost_worker_and_its_replacement() -> None:
     assert (worker.state, worker.reason, worker.pid) == ("starting", None, 20)
 
 
+def test_a_worker_that_must_leave_and_ranks_that_have_saved() -> None:
+    """They have exited with 0, and have not finished."""
+    notice = event("notice", 1, reason="it was preempted on n1 by a pod of higher priority", grace=30.0)
+    status = happen(*running(), notice)
+    assert (status.state, status.workers[1].state) == ("running", "running")
+    assert status.reason == (
+        "worker 1 must leave: it was preempted on n1 by a pod of higher priority; all ranks have 30 s to end"
+    )
+    assert happen(event("admitted"), notice).reason is None
+    ended = [event("rank-ended", worker, rank=worker, exit_code=0, told=True) for worker in (0, 1)]
+    left = [event("worker-ended", worker, exit_code=0) for worker in (0, 1)]
+    assert {each.state for each in happen(*running(), notice, *ended, *left).workers} == {"stopped"}
+
+
 @pytest.mark.parametrize("outcome", ["stopped", "timed-out"])
 def test_a_run_that_is_ended_from_outside(outcome: Outcome) -> None:
     so_far = [*running(), event("stopping", reason="stopped by somebody")]

@@ -93,7 +93,7 @@ def live(path: str, options: dict[str, str], beats: int | None = None) -> int:
         for name in ("--listen-fd", "--control-fd", "--terminal-fd")
     )
     failures = _count(options.get("--failures", os.environ.get("ECHELON_FAILURES", "")))
-    spared = _count(os.environ.get("ECHELON_EVICTIONS", "")) if control_fd is None else 0
+    spared = _count(options.get("--spared", os.environ.get("ECHELON_EVICTIONS", "")))
     try:
         agent = Agent(
             task,

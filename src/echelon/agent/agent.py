@@ -61,7 +61,7 @@ class Agent:
         replaced = failures
         if task.give_way:
             failures, spared = failures - spared, 0
-        self._failures = failures
+        self._failures, self._told = failures, spared
         self._cause: dict[str, object] | None = None  # why this worker will never be ready
         self._loop = Loop()
         self._sink = Sink(self._loop)
@@ -175,7 +175,9 @@ class Agent:
         from echelon.agent.gang.join import LeaderConnection
 
         place = self._task.places[self._worker]
-        self._to_leader = LeaderConnection(self._loop, self._task, place, self._member, self._failures)
+        self._to_leader = LeaderConnection(
+            self._loop, self._task, place, self._member, self._failures, self._told
+        )
         if self._orders is not None:
             self._orders.to_leader = self._to_leader
         self._to_leader.on_welcome = self._on_welcome
@@ -336,7 +338,9 @@ class Agent:
         if self._shutdown().final is not None:
             assert self._to_leader is not None
             self._shutdown().hold_alone(self._to_leader.verdict)
-        elif self._member.last_started - (self._task.restarts and self._member.spared) >= self._task.restarts:
+        elif not self._member.leaving and (
+            self._member.last_started - (self._task.restarts and self._member.spared) >= self._task.restarts
+        ):
             self._end_alone(
                 "worker 0 was lost, and no restart is left", "the others lost their connection to it"
             )

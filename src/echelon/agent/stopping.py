@@ -4,7 +4,10 @@ one before. Pure.
 A stop begins with one of them and goes on to the next when the ranks' time is over, or when a harder one is
 asked for. It never goes back, so no rank gets the same signal twice. Its deadline, the time of SIGKILL, is
 one value that is handed down with the order, as the seconds until then: clocks of workers differ. The client
-uses the same names."""
+uses the same names.
+
+With the first signal a file appears that `ECHELON_NOTICE` names. It says why ranks are told to end, which of
+`LEAVE` and its like, and when SIGKILL comes: for scripts that would rather look at a file."""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
 INTERRUPT, TERMINATE, KILL = "SIGINT", "SIGTERM", "SIGKILL"
 SIGNALS = (INTERRUPT, TERMINATE, KILL)
 GIVING = 600.0  # seconds that the end of a run waits at most until its checkpoints have been given
+LEAVE = "leave"  # a worker was told to leave: its pod is preempted, evicted, drained or deleted
+STOP, TIMEOUT = "stop", "timeout"  # the run was stopped; its time limit has passed
+FAILURE, DONE = "failure", "done"  # another rank or worker has failed; the run has succeeded without this one
 
 
 def is_harder(signal: str, than: str | None) -> bool:
@@ -30,6 +36,16 @@ def after(signal: str) -> str:
 def time_left(signal: str, grace: float) -> float:
     """The seconds from a signal to SIGKILL, if ranks get `grace` seconds after each signal."""
     return grace * (len(SIGNALS) - 1 - SIGNALS.index(signal))
+
+
+def notice(reason: str, who: str | None) -> dict[str, object]:
+    """Why ranks are told to end, and who has asked for it, was told to leave, or has failed."""
+    return {"reason": reason, "who": who}
+
+
+def leave(worker: int) -> dict[str, object]:
+    """The notice of all ranks when one worker is told to leave."""
+    return notice(LEAVE, "worker %d" % worker)
 
 
 def seconds_in(value: object) -> float | None:

@@ -23,6 +23,9 @@ START_RANK = "{start_rank}"  # a word of a launcher's command: what stands befor
 # the agent's own end, not a rank's.
 RUN_OVER = 193  # the run failed or was stopped, for good: start nothing again
 INTERRUPTED = 194  # the agent was told to leave (SIGTERM) while the run went on: start another in its place
+# Seconds beyond the grace in which a worker that is told to leave, in a pod, may give its checkpoints to the
+# run's keeper. Its pod has them, and some more for the agent itself.
+GIVING = 100.0
 TOLD_TO_LEAVE = "its agent was told to leave (SIGTERM)"
 RANK_FAILED = 196  # the run failed through a rank of this worker, for good; its leader leaves with RUN_OVER
 NO_LEADER = 195  # the leader is gone and no restart is left: the run is over without a verdict

@@ -35,6 +35,7 @@ _OWN = (
     "ECHELON_RANKS",
     "ECHELON_RESTART",
     "ECHELON_OUTPUT",
+    "ECHELON_NOTICE",
 )  # fmt: skip - of the executor, as of any rank
 _IF_NOT_SET = ("OMP_NUM_THREADS", "PYTHONUNBUFFERED")  # what an agent sets for ranks whose user has not
 _NEVER = 1e9  # seconds of silence: an executor is silent for as long as its steps run

@@ -19,6 +19,7 @@ Kind = Literal[
     "gave-way",  # the gang was not whole, and all workers left their GPUs to other runs; `reason`
     "worker-running",  # the worker's ranks run
     "rank-ended",  # one rank ended; `exit_code` or `signal`
+    "notice",  # `worker` was told to leave, for `reason`: all ranks have got SIGTERM, and `grace` seconds
     "worker-ended",  # the agent ended as it should
     "worker-lost",  # the agent ended as it should not, or does not respond
     "failed",  # `cause` ended a generation
@@ -115,6 +116,8 @@ class Event:
     pids: Mapping[str, int] | None = None  # of the worker's ranks
     exit_code: int | None = None
     signal: str | None = None
+    told: bool | None = None  # of a rank that ended: it was told to end before, whatever its exit code
+    grace: float | None = None  # of a notice: seconds from SIGTERM to SIGKILL
     reason: str | None = None
     cause: RootCause | None = None
     outcome: Outcome | None = None
@@ -179,7 +182,8 @@ def is_moment(at: float) -> bool:
 def is_sound(event: Event) -> bool:
     """Whether an event from another program has times, counts and an exit code that there can be."""
     code = event.exit_code
-    times = (event.at, *(each for each in (event.until, event.released) if each is not None))
+    seconds = (event.until, event.released, event.grace)
+    times = (event.at, *(each for each in seconds if each is not None))
     counts = (each for each in (event.size, event.files, event.generation) if each is not None)
     return (
         all(map(is_moment, times))

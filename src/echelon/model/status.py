@@ -294,8 +294,8 @@ def _apply(status: _Draft, event: Event) -> None:
                 status.state = "running"
             status.reason = None
             status.restarts = max(status.restarts, event.restart or 0)
-        case "still" | "moving" if status.state == "running":
-            status.reason = event.reason if event.kind == "still" else None
+        case "notice" | "still" | "moving" if status.state == "running":
+            status.reason = describe_notice(event) if event.kind == "notice" else event.reason
         case "failed":
             status.root_cause = event.cause
             status.reason = event.cause.summary if event.cause else event.reason
@@ -308,6 +308,12 @@ def _apply(status: _Draft, event: Event) -> None:
         case "finished":
             _finish(status, event)
     _note_moment(status, event)
+
+
+def describe_notice(event: Event) -> str:
+    """What a notice says: who leaves, and how long all ranks have."""
+    time = f"; all ranks have {event.grace:g} s to end" if event.grace is not None else ""
+    return f"worker {event.worker} must leave: {event.reason}{time}"
 
 
 def _set_back(status: _Draft, event: Event) -> None:
@@ -407,5 +413,5 @@ def _apply_to_worker(worker: _WorkerDraft, event: Event) -> None:
             worker.state, worker.reason = "lost", event.reason
         case "rank-ended" if event.reason is not None:  # by itself, not by an order
             worker.state, worker.reason = "failed", event.reason
-        case "rank-ended" if event.exit_code != 0 and worker.state != "failed":
+        case "rank-ended" if (event.exit_code != 0 or event.told) and worker.state != "failed":
             worker.state = "stopped"

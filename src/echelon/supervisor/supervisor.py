@@ -13,6 +13,7 @@ from typing import Any
 
 from echelon.agent import stopping
 from echelon.agent import task as agent_task
+from echelon.agent.gang.generation import MOST_SPARED
 from echelon.agent.gang.silence import OwnTicks
 from echelon.agent.gang.wire import Connection
 from echelon.agent.loop import Loop, Timer
@@ -41,6 +42,7 @@ class _Worker:
     def __init__(self, number: int) -> None:
         self.number = number
         self.failures = 0
+        self.told = 0  # of its failures, those agents that were told to leave
         self.process: agents.Agent | None = None
         self.control: Connection | None = None
         self.beats = False  # it has sent its first heartbeat
@@ -123,7 +125,8 @@ class Supervisor:
         options = {
             "--worker": str(worker.number),
             "--control-fd": str(control.fileno()),
-            "--failures": str(self._generations),
+            "--failures": str(self._generations - min(worker.told, self._generations)),
+            "--spared": str(min(worker.told, self._generations)),
         }
         if worker.number == 0:
             handed.append(self._listener.fileno())
@@ -186,8 +189,11 @@ class Supervisor:
             return
         reason = self._losses[worker.number] = self._how(worker, code)
         self._note("worker-lost", worker, reason=reason)
-        if not self._ending and sum(each.failures for each in self._workers) < self._task["restarts"]:
+        told = code == agent_task.INTERRUPTED and self._task["restarts"] > 0 and worker.told < MOST_SPARED
+        counted = sum(each.failures - each.told for each in self._workers)
+        if not self._ending and (told or counted < self._task["restarts"]):
             worker.failures += 1
+            worker.told += told
             self._start(worker)
         elif worker.number == 0:
             self._end_agents()  # without a leader no other agent decides that the run is over
@@ -197,6 +203,8 @@ class Supervisor:
             return f"its agent did not respond for {self._task['lost_after']:g} s"
         if code < 0:
             return f"its agent was killed by {signal_name(-code)}"
+        if code in (agent_task.INTERRUPTED, agent_task.LEFT_FOR_GOOD):
+            return agent_task.TOLD_TO_LEAVE
         return f"its agent exited with code {code}"
 
     def _look_for_silence(self) -> None:

@@ -16,6 +16,7 @@ _BEGINS = {
     "worker-started": "starting",
     "gave-way": "queued",
     "restarting": "restarting",
+    "notice": "stopping",
     "stopping": "stopping",
     "verdict": "ending",
 }

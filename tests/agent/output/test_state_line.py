@@ -44,11 +44,15 @@ def story(draw: st.DrawFn) -> list[dict[str, Any]]:
                 happens("moving")
         if draw(st.booleans()):
             happens("checkpoint", path=f"ckpt/{len(events)}", size=10, files=1)
+        if draw(st.booleans()):
+            happens("notice", worker=draw(st.integers(0, WORKERS - 1)), reason="told to leave", grace=10.0)
         lost = set()
         for worker in draw(st.lists(st.integers(0, WORKERS - 1), max_size=6)):
-            match draw(st.sampled_from(["ended", "stopped", "failed", "lost"])):
+            match draw(st.sampled_from(["ended", "told", "stopped", "failed", "lost"])):
                 case "ended":
                     happens("rank-ended", worker=worker, rank=worker, exit_code=0, reason=None)
+                case "told":
+                    happens("rank-ended", worker=worker, rank=worker, exit_code=0, reason=None, told=True)
                 case "stopped":
                     happens("rank-ended", worker=worker, rank=worker, exit_code=143, reason=None)
                 case "failed":

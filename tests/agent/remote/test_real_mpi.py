@@ -38,6 +38,20 @@ while True:
     world.allreduce(1)
     time.sleep(0.05)
 """
+SAVES = """
+import json, os, signal, time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+signals = []
+signal.signal(signal.SIGTERM, lambda *_: signals.append(1))
+world.barrier()
+open(f"up-{world.rank}", "w").close()
+while not signals:
+    time.sleep(0.01)
+time.sleep(1.5)
+reason = json.load(open(os.environ["ECHELON_NOTICE"]))["reason"]
+open(f"saved-{world.rank}", "w").write(f"{len(signals)} {reason}")
+"""
 
 
 @pytest.fixture(params=sorted(WHEELS), scope="module")
@@ -124,6 +138,20 @@ def test_a_run_that_is_stopped_ends_all(agents: Agents, run: Callable[..., None]
     assert verdict(agents)["outcome"] == "timed-out"
     pids = [path.read_text() for path in agents.folder.glob("pid-*")]
     assert not any(Path("/proc", pid).exists() for pid in pids if pid)
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_all_ranks_have_notice_once_when_a_worker_is_told_to_leave(
+    agents: Agents, run: Callable[..., None], python: str, victim: int
+) -> None:
+    Path(agents.folder, "train.py").write_text(SAVES)
+    run(python, "train.py")
+    wait_until(lambda: len(list(agents.folder.glob("up-*"))) == 6, "all ranks")
+    agents.processes[victim].terminate()
+    cause = verdict(agents)["cause"]
+    assert (cause["kind"], cause["worker"]) == ("worker-left", victim), cause
+    saved = {path.name: path.read_text() for path in agents.folder.glob("saved-*")}
+    assert saved == {f"saved-{rank}": "1 leave" for rank in range(6)}
 
 
 def test_a_restart_has_a_new_mpirun(agents: Agents, run: Callable[..., None], python: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from echelon.agent import stopping
 from echelon.agent.ending.statements import Statements
 from echelon.agent.files.beside import is_copying
 from echelon.agent.gang.member import Member
@@ -17,7 +18,15 @@ from echelon.agent.loop import Loop, Timer
 from echelon.agent.output import termination
 from echelon.agent.output.sink import Sink
 from echelon.agent.output.state_line import History
-from echelon.agent.task import GAVE_WAY, INTERRUPTED, LEFT_FOR_GOOD, RUN_OVER, TOLD_TO_LEAVE, Task
+from echelon.agent.task import (
+    GAVE_WAY,
+    GIVING,
+    INTERRUPTED,
+    LEFT_FOR_GOOD,
+    RUN_OVER,
+    TOLD_TO_LEAVE,
+    Task,
+)
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -28,7 +37,8 @@ if TYPE_CHECKING:
 
 LOOK, SOON = 1.0, 0.05  # seconds between two looks at whether it may leave; once it was told to
 FLUSH = 10.0  # seconds that a slow reader gets to take a worker's output before its end is reported
-LAST_HANDOVER = 20.0  # seconds that a handover may take when its pod is deleted, which gets 30
+LAST_HANDOVER = 20.0  # seconds that a handover may take when its pod is deleted, which gets more
+ANSWER = 1.0  # seconds in which the leader answers a worker that was told to leave
 
 
 class Shutdown:
@@ -56,8 +66,9 @@ class Shutdown:
         self._says = Statements(loop, worker, sink, history)
         self._manifests: list[dict[str, object]] = []
         self._timer: Timer | None = None  # of the next look at whether it may leave
-        self._part_over = self._leaving = self._left = False
+        self._part_over = self._leaving = self._departing = self._left = False
         self._told = False  # to leave (SIGTERM)
+        self._give_until = 0.0  # until then checkpoints are given, once it was told
         self._handover: Handover | None = None  # to the run's keeper
         if task.keep:
             from echelon.agent.keep.handover import Handover
@@ -208,39 +219,53 @@ class Shutdown:
         return code_of(verdict, for_good=for_good)
 
     def on_sigterm(self) -> None:
-        """The kubelet or the supervisor ends this worker; while the run lasts, another may replace it."""
-        self._told = True
-        if not self._in_pod:
+        """The kubelet or the supervisor ends this worker; while the run lasts, another may replace it. The
+        leader, in whichever process, has all ranks told at once.
+        """
+        first, self._told = not self._told, True
+        if self.final is not None and not self._in_pod:
             self.leave_after_ranks(INTERRUPTED)
         elif self.final is not None:
             if self.final == RUN_OVER and self.leader is not None and self.leader.gang.verdict is not None:
                 self.final = self.code_of(self.leader.gang.verdict)
             self._loop.call_later(0.0 if self._handover is None else LAST_HANDOVER, self._finish)
             self.look()
-        elif self.leader is not None:
-            if not self._member.leaving:
-                self._member.leaving = True
-                self.leader.lose_own(TOLD_TO_LEAVE)
-                # The kubelet's time begins now, however much an order to stop gave.
-                self._member.stop_ranks(self._leave_when_settled, within=self._task.grace)
-        else:
-            self._member.send({"say": "bye", "reason": TOLD_TO_LEAVE})
-            for_good = self._member.needed and self._task.leaves_for_good(self._worker)
-            code = LEFT_FOR_GOOD if for_good else INTERRUPTED
-            self.leave_after_ranks(code, TOLD_TO_LEAVE, within=self._task.grace)
-
-    def leave_after_ranks(self, code: int, reason: str = "", within: float | None = None) -> None:
-        """Stop the ranks, `within` so many seconds if that is said, then leave."""
-        if not self._member.leaving:
+        elif first:
             self._member.leaving = True
-            self._member.stop_ranks(lambda: self._give_last(lambda: self.leave(code, reason)), within=within)
+            self._give_until = time.monotonic() + self._task.grace + GIVING
+            if self.leader is not None:
+                self.leader.lose_own(TOLD_TO_LEAVE)
+                self._loop.call_later(0, lambda: self._stop_own(self._leave_when_settled))
+            else:
+                self._take_leave()
+
+    def _take_leave(self) -> None:
+        """Tell the leader, which orders all ranks to be stopped, those of this worker too; without an answer
+        they are stopped here.
+        """
+        for_good = self._member.needed and self._task.leaves_for_good(self._worker)
+        code = LEFT_FOR_GOOD if for_good else INTERRUPTED
+        self._member.when_ordered_to_stop = lambda: self.leave_after_ranks(code, TOLD_TO_LEAVE)
+        self._member.send({"say": "bye", "reason": TOLD_TO_LEAVE})
+        waits = self._member.busy and self.is_led()
+        self._loop.call_later(ANSWER if waits else 0.0, self._member.when_ordered_to_stop)
+
+    def leave_after_ranks(self, code: int, reason: str = "") -> None:
+        """Stop the ranks, if the leader has not, then leave."""
+        if not self._departing:
+            self._departing = self._member.leaving = True
+            self._stop_own(lambda: self._give_last(lambda: self.leave(code, reason)))
+
+    def _stop_own(self, then: Callable[[], object]) -> None:
+        self._member.stop_ranks(then, notice=stopping.leave(self._worker) if self._told else None)
 
     def _give_last(self, then: Callable[[], object]) -> None:
         """Have the checkpoints given that ranks have written until their end; its pod may go."""
         if self._member.checkpoints is None:
             then()
         else:
-            self._member.checkpoints.finish(then, LAST_HANDOVER)
+            left = self._give_until - time.monotonic() if self._told else LAST_HANDOVER
+            self._member.checkpoints.finish(then, left)
 
     def leave(self, code: int, reason: str = "") -> None:
         """Leave at once: with the code of the verdict if there is one, else with `code`."""
@@ -265,15 +290,15 @@ class Shutdown:
         if self.leader.gang.phase == "stopping":
             self._loop.call_later(0.02, self._leave_when_settled)
         else:
-            self._give_last(lambda: self._leave_when_safe(time.monotonic() + LAST_HANDOVER))
+            self._give_last(self._leave_when_safe)
 
-    def _leave_when_safe(self, until: float) -> None:
+    def _leave_when_safe(self) -> None:
         """Leave when it is known which checkpoints are safe: the next leader has only the keeper's word."""
         assert self.leader is not None
         checkpointing = self.leader.checkpointing
         if self.final is not None:
             return
-        if checkpointing is None or checkpointing.is_settled() or time.monotonic() >= until:
+        if checkpointing is None or checkpointing.is_settled() or time.monotonic() >= self._give_until:
             self.leave(INTERRUPTED, TOLD_TO_LEAVE)
         else:
-            self._loop.call_later(0.05, lambda: self._leave_when_safe(until))
+            self._loop.call_later(0.05, self._leave_when_safe)

@@ -15,6 +15,7 @@ from echelon.agent import stopping
 from echelon.agent.gang import giving_way
 from echelon.agent.gang.generation import Generation, is_final, is_spared, none_left
 from echelon.agent.gang.verdict import (
+    LEFT,
     LOST,
     OUTCOMES,
     cause_of_absence,
@@ -56,6 +57,7 @@ class Gang:
         self.held = False  # one does, or the end of a run that has not succeeded
         self._end: tuple[str, dict[str, object] | None] | None = None  # that end
         self._joined: set[int] = set()
+        self._leaving: dict[int, str] = {}  # workers that were told to leave, and whose ranks have notice
         self.addresses: dict[int, str] = {}
         self._missing: list[str] = []  # what lacks lines that ranks have printed
         self._asked = Asked(task)
@@ -66,6 +68,8 @@ class Gang:
         self._final_cause: dict[str, object] | None = None  # a cause that no restart would remove
         self._hopeless = False  # no restart is left for the gang that is gathering
         self._signal: str | None = None  # the hardest that the ranks were ordered to be stopped with
+        self._killed_at = now  # when those that are being stopped get SIGKILL
+        self._leave_by = float("inf")  # when the ranks of workers that were told to leave must have ended
         self._last_cause: dict[str, object] | None = None
         self._deadline: float | None = now + task.join_timeout
         self._patience = patience
@@ -89,7 +93,7 @@ class Gang:
         `last_started` is the last generation it knows of, `spared` how many restarts it knows not to count,
         `elapsed` how long ago the first one started, if it knows; a replaced leader learns it this way.
         """
-        if worker in self._joined:
+        if worker in self._joined or worker in self._leaving:
             self.lost(worker, "it was replaced", now)
         self._joined.add(worker)
         self.addresses[worker] = address
@@ -150,11 +154,11 @@ class Gang:
         if self.phase == "stopping":
             # Sent before the order to stop arrived there: it may be the unknown cause, or one more
             # consequence.
-            self._current.ends.append(end)
+            self._current.add_end(end)
             return
         if self._current.does_not_matter(worker, end):
             return
-        self._current.ends.append(end)
+        self._current.add_end(end)
         if end["consequence"]:
             self._deadline = min(self._deadline or now + SETTLE, now + SETTLE)
         else:
@@ -270,6 +274,7 @@ class Gang:
         self._current.note_looks(looks)
         self._current.note_killed(killed)
         self._busy.discard(worker)
+        self._say_left(worker)
         if self.phase == "stopping" and not self._busy:
             self._stopped_all(now)
 
@@ -300,8 +305,44 @@ class Gang:
         said = "worker %s: %s" % (worker, reason) if is_first and reason else None
         return {"worker": worker, "reason": said, "missing": told}
 
+    def leaves(self, worker: int, reason: str, now: float) -> None:
+        """A worker was told to leave. While ranks run all of them get notice, its own too: at one moment, and
+        with one deadline. It is waited for until its ranks have ended, and takes part in no other generation.
+        """
+        if worker not in self._busy or self.phase not in ("running", "stopping"):
+            self.lost(worker, reason, now, LEFT)
+            return
+        if worker in self._leaving:
+            return
+        self._joined.discard(worker)
+        self._leaving[worker] = reason
+        grace = self._task.grace
+        self._leave_by = min(self._leave_by, now + grace)  # however much an order to stop gives
+        if self.phase == "stopping":
+            if stopping.is_harder(stopping.TERMINATE, self._signal) or self._killed_at > now + grace:
+                self._signal = stopping.TERMINATE
+                self._order_busy_to_stop(now, stopping.TERMINATE, grace)
+        elif self._current.needs(worker):
+            self.events.append({"kind": "notice", "worker": worker, "reason": reason, "grace": grace})
+            self._current.lost.append((worker, reason, LEFT))
+            self._stop(now)
+        else:
+            order = {"say": "stop", "generation": self.generation, "signal": stopping.TERMINATE}
+            self.outbox.append((worker, dict(order, within=grace, notice=stopping.leave(worker))))
+
+    def _say_left(self, worker: int) -> None:
+        reason = self._leaving.pop(worker, None)
+        if reason is not None and self.phase != "over":
+            self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
+
     def lost(self, worker: int, reason: str, now: float, kind: str = LOST) -> None:
         """A worker is not there any more; `kind` is that of the cause that it may become."""
+        if worker in self._leaving:
+            self._busy.discard(worker)
+            self._say_left(worker)
+            if self.phase == "stopping" and not self._busy:
+                self._stopped_all(now)
+            return
         if worker not in self._joined:
             return
         self._joined.discard(worker)
@@ -385,6 +426,7 @@ class Gang:
         elif self.phase == "stopping":
             for worker in sorted(self._busy):  # its grace period is over, and it has not stopped
                 self._joined.discard(worker)
+                self._say_left(worker)
                 self.outbox.append((worker, {"say": "leave"}))
             self._busy.clear()
             self._stopped_all(now)
@@ -415,7 +457,7 @@ class Gang:
             self._begin(now)
 
     def _begin(self, now: float) -> None:
-        self.held = False
+        self.held, self._leave_by = False, float("inf")
         self.generation = self.last_started + 1
         self.phase, self._gives_way_at = "preparing", None
         if self.generation > 0:
@@ -452,7 +494,7 @@ class Gang:
         self._signal = signal
         was_running = self.phase == "running"
         self.phase = "stopping"
-        self._busy &= self._joined
+        self._busy &= self._joined.union(self._leaving)
         if was_running and self._busy:
             current = self._current
             current.running = ranks_left(self._task.places, self._busy, current.well, current.ends)
@@ -466,12 +508,26 @@ class Gang:
 
     def _order_busy_to_stop(self, now: float, signal: str, grace: float | None, stacks: str = "") -> None:
         within = stopping.time_left(signal, self._task.grace if grace is None else grace)
-        self._deadline = now + within + (10.0 if stacks == "all" else 5.0)
+        within = min(within, max(0.0, self._leave_by - now))
+        self._killed_at = now + within
+        self._deadline = self._killed_at + (10.0 if stacks == "all" else 5.0)
         order: dict[str, object] = {"say": "stop", "generation": self.generation, "signal": signal}
-        order["within"] = within
+        order.update(within=within, notice=self._notice())
         for number, worker in enumerate(sorted(self._busy)):
             asked = stacks == "look" or (stacks and number < MOST_ASKED)
             self.outbox.append((worker, dict(order, stacks=stacks) if asked else order))
+
+    def _notice(self) -> dict[str, object]:
+        """Why the ranks are told to end."""
+        if self._outcome == "stopped":
+            return stopping.notice(stopping.STOP, self._reason)
+        if self._outcome == "timed-out":
+            return stopping.notice(stopping.TIMEOUT, None)
+        if self._outcome == "succeeded":
+            return stopping.notice(stopping.DONE, None)
+        if self._current.ends_by_notice:
+            return stopping.leave(self._current.lost[0][0])
+        return stopping.notice(stopping.FAILURE, self._current.who_failed())
 
     def _stopped_all(self, now: float) -> None:
         if self._end is not None:

@@ -52,6 +52,22 @@ class Generation:
         self.killed: dict[str, float] = {}  # ranks that needed SIGKILL, and after how many seconds
 
     @property
+    def ends_by_notice(self) -> bool:
+        """Whether it ends since a worker was told to leave: nothing that a rank does then is a failure."""
+        return bool(self.lost) and self.lost[0][2] == LEFT
+
+    def add_end(self, end: dict[str, object]) -> None:
+        """A rank has failed."""
+        self.ends.append(dict(end, consequence=True) if self.ends_by_notice else end)
+
+    def who_failed(self) -> str | None:
+        """Which rank or worker, as far as is known when the others are told to end."""
+        if self.lost:
+            return "worker %d" % self.lost[0][0]
+        rank = self.ends[-1]["rank"] if self.ends else None
+        return None if rank is None else "rank %d" % rank
+
+    @property
     def lateness(self) -> Lateness:
         """How late the ranks come to collectives; it is asked for when samples come."""
         if self._lateness is None:

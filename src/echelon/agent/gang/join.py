@@ -24,10 +24,13 @@ MOST_UNSENT = 1000  # events kept for the next leader; the latest matter most
 class LeaderConnection(Dial):
     """One member's connection to the current leader."""
 
-    def __init__(self, loop: Loop, task: Task, place: Place, member: Member, failures: int = 0) -> None:
+    def __init__(
+        self, loop: Loop, task: Task, place: Place, member: Member, failures: int = 0, told: int = 0
+    ) -> None:
         super().__init__(loop, task, "member", place.worker, task.join_timeout)
         self._member = member
         self._failures = failures
+        self._told = told  # of those, how many were told to leave
         self._unsent: deque[dict[str, object]] = deque(maxlen=MOST_UNSENT)
         self.verdict: dict[str, object] | None = (
             None  # once the run is over; for a replaced leader that does not know it
@@ -65,7 +68,9 @@ class LeaderConnection(Dial):
             "last_started": self._member.last_started,
             "failures": self._failures,
             "spared": self._member.spared,
+            "told": self._told,
             "finished": self.verdict is not None,
+            "leaving": self._member.leaving,
         }
         elapsed = self._member.elapsed()
         if elapsed is not None:

@@ -17,7 +17,7 @@ from echelon.agent.gang.decisions import Gang
 from echelon.agent.gang.door import Door
 from echelon.agent.gang.keeper_link import KeeperLink
 from echelon.agent.gang.silence import OwnTicks
-from echelon.agent.gang.verdict import LEFT, only_left
+from echelon.agent.gang.verdict import only_left
 from echelon.agent.gang.wire import Connection, encode, load_proofs, prove, proven
 from echelon.agent.loop import Loop, Timer
 from echelon.agent.output.sink import Sink
@@ -145,7 +145,7 @@ class Leader:
             self.gang.unfit(message["cause"], now)  # type: ignore[arg-type]
         elif say == "bye":
             # Its agent was told to leave; its connection may stay for a while.
-            self.gang.lost(worker, str(message.get("reason")), now, LEFT)
+            self.gang.leaves(worker, str(message.get("reason")), now)
         elif say == "event":
             self._receive_event(worker, message.get("event"))
         elif say == "verdict":
@@ -195,7 +195,7 @@ class Leader:
 
     def lose_own(self, reason: str) -> None:
         """Worker 0 itself is told to go, and with it this leader, as soon as the gang has settled."""
-        self.gang.lost(0, reason, time.monotonic(), LEFT)
+        self.gang.leaves(0, reason, time.monotonic())
         self.act()
 
     def send_all(self, order: str, details: dict[str, object] | None = None) -> None:
@@ -357,7 +357,7 @@ class Leader:
         if self.gang.phase == "leaving":
             connection.send({"say": "give-way", "reason": "its gang was not whole"})
             return
-        if not connection.open:
+        if not connection.open or message.get("leaving") is True:
             return
         if self._logs_run:
             version = message.get("version")
@@ -370,8 +370,10 @@ class Leader:
         self.gang.set_address(0, self._address or connection.local_address())
         address = message.get("address")
         known = [_number(message.get("last_started"), -1)]
+        spared = [_number(message.get("spared"), 0)]
         if self._failures:  # a replaced leader: the member that was replaced most often knows most
             known.append(_number(message.get("failures"), 0) - 1)
+            spared.append(_number(message.get("told"), 0))
         elapsed = message.get("elapsed")
         if self.checkpointing is not None and elapsed is not None:
             self.checkpointing.ran(worker)
@@ -381,7 +383,7 @@ class Leader:
             max(known),
             time.monotonic(),
             elapsed if isinstance(elapsed, (int, float)) and 0 <= elapsed < 1e9 else None,
-            max(0, _number(message.get("spared"), 0)),
+            max(0, *spared),
         )
         self.act()
 

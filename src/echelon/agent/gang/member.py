@@ -50,7 +50,9 @@ class Member:
         self.needed = False  # it was told to prepare, and is not done: its loss would end the generation
         self.missing = sink.missing  # output of its ranks that could not be written down
         self.ran = False  # its ranks were started at least once, so there may be results
-        self.leaving = False  # it was ordered to leave, and starts nothing any more
+        self.leaving = False  # it was told to leave, and starts nothing any more
+        # Calls back when the leader has ordered the ranks to be stopped.
+        self.when_ordered_to_stop: Callable[[], object] = lambda: None
         self._began: float | None = None
         self.checkpoints: CarrierLink | None = None  # where they are given to the run's keeper
         # Calls back when the worker has what its ranks need.
@@ -79,7 +81,10 @@ class Member:
             asks = str(message.get("stacks") or "")
             within = stopping.seconds_in(message.get("within"))
             then = partial(self._report_stopped, asks == "look")
-            self.stop_ranks(then, stopping.asked_for(message), asks, within)
+            notice = message.get("notice")
+            why = notice if isinstance(notice, dict) else None
+            self.stop_ranks(then, stopping.asked_for(message), asks, within, why)
+            self.when_ordered_to_stop()
         elif order in ("look", "time"):
             self._look(message)
         elif order == "command":
@@ -97,12 +102,15 @@ class Member:
         signal: str = stopping.TERMINATE,
         ask_first: str = "",
         within: float | None = None,
+        notice: dict[str, object] | None = None,
     ) -> None:
         """Stop the ranks, if any run, and call `then()`; those that have not ended `within` so many seconds,
-        or else by the task's grace, are killed. With `ask_first` they tell where they are before.
+        or else by the task's grace, are killed. With `ask_first` they tell where they are before; `notice`
+        says why they are stopped, if it is not for the loss of the leader.
         """
         if self.busy:
-            self.ranks.stop(signal, lambda: self._stopped(then), ask_first, within)
+            why = stopping.notice(stopping.FAILURE, "worker 0") if notice is None else notice
+            self.ranks.stop(signal, lambda: self._stopped(then), ask_first, within, why)
         else:
             then()
 

@@ -12,7 +12,18 @@ if TYPE_CHECKING:
 
 REPEAT = 1 << 20  # bytes of the leader's output between two state lines, at least
 _OF_RUN = frozenset(
-    ("gave-way", "failed", "restarting", "stopping", "verdict", "holding", "still", "moving", "checkpoint")
+    (
+        "gave-way",
+        "notice",
+        "failed",
+        "restarting",
+        "stopping",
+        "verdict",
+        "holding",
+        "still",
+        "moving",
+        "checkpoint",
+    )
 )
 # The earlier events of a worker that an event supersedes.
 _OVERRULES = {
@@ -40,7 +51,7 @@ class History:
         if kind == "rank-ended":
             if event.get("reason") is not None:
                 kind = "rank-failed"
-            elif event.get("exit_code"):
+            elif event.get("exit_code") or event.get("told"):
                 kind = "rank-stopped"
         if kind in _OF_RUN:
             worker = None

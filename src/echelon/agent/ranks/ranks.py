@@ -5,6 +5,7 @@ data loaders, daemons) is ended too (`leftovers.py`). `launched.py` has the rank
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from echelon.agent.ranks.launching.roll import Roll
 from echelon.agent.ranks.leftovers import Leftovers
 from echelon.agent.ranks.processes import kill_below, session_of
 from echelon.agent.ranks.rank import Rank, describe_no_start, find_start_hint, open_log
-from echelon.agent.task import Place, Task
+from echelon.agent.task import Place, Task, write_atomically
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Ranks:
         self._modules: set[str] = set()  # those that the launch asks about and the ranks' Python has
         self._asked = False
         self._stopping = False
+        self._notice: dict[str, object] = {}  # why they are stopped, for scripts that look at a file
         self._ladder = Ladder(loop, self._to_signal, self._kill_late)
         self._leftovers = Leftovers(self._ladder)
         self._next_look: Timer | None = None
@@ -80,7 +82,7 @@ class Ranks:
 
     def start(self, generation: int, roll: Roll) -> None:
         """Start every rank."""
-        self._stopping, self._generation = False, generation
+        self._stopping, self._generation, self._notice = False, generation, {}
         self._ladder.forget()
         self._leftovers.forget()
         self._all, self.places, self.killed, self.left = [], {}, {}, {}
@@ -147,15 +149,18 @@ class Ranks:
         on_stopped: Callable[[], object],
         ask_first: str = "",
         within: float | None = None,
+        notice: dict[str, object] | None = None,
     ) -> None:
         """Send every rank that signal, and the harder ones to what is left: SIGKILL after `within` seconds or
         else by the task's grace. Then call `on_stopped()`. With `ask_first` Python ranks write their stacks
         before; if that is "all", of every rank what can be found out is written; if it is "look", they are
         looked at without a trace in their output.
 
-        Several callers may ask; all are called, the hardest signal counts, and the last `within`.
+        Several callers may ask; all are called, the hardest signal counts, the last `within`, and the first
+        `notice`, which is in the file that `ECHELON_NOTICE` names when the signal comes.
         """
         self._on_stopped.append(on_stopped)
+        self._notice = self._notice or notice or {}
         seconds = stopping.time_left(name, self._task.grace) if within is None else within
         if ask_first and not self._stopping:
             self._stopping = True
@@ -179,6 +184,7 @@ class Ranks:
             if stopping.is_harder(name, self._ladder.sent):
                 self._stop_with(name, seconds)
             elif within is not None and name == self._ladder.sent:
+                self._write_notice(name, within)
                 self._ladder.move(time.monotonic() + within)
         self.on_stopping()
         self._settle_if_over()
@@ -418,6 +424,7 @@ class Ranks:
             exit_code=end["exit_code"],
             signal=end["signal"],
             reason=None if code == 0 or self._stopping else end["summary"],
+            **({"told": True} if self._stopping else {}),
         )
         if code != 0 and (not self._stopping or end["consequence"]):
             self.on_failed(end)  # also while it is being stopped, if it blames a peer that has gone
@@ -468,8 +475,19 @@ class Ranks:
                 self._stop_with(name, seconds)
 
     def _stop_with(self, name: str, seconds: float) -> None:
+        self._write_notice(name, seconds)
         self._ladder.climb(name, time.monotonic() + seconds)
         self._look_soon(0.0)  # a rank that failed may have left processes before
+
+    def _write_notice(self, name: str, seconds: float) -> None:
+        if name == stopping.KILL or not self._notice:
+            return
+        told = dict(self._notice, deadline=round(time.time() + seconds, 3))
+        try:
+            write_atomically(launch.notice_of(self._task, self._generation), json.dumps(told).encode())
+        except OSError as error:
+            reason = "ECHELON_NOTICE cannot be written: %s" % error.strerror
+            self._sink.event("note", worker=self._place.worker, reason=reason)
 
     def _to_signal(self) -> list[int]:
         """A launcher ends when its ranks do, and would leave them less time than the task does."""

@@ -27,7 +27,7 @@ from echelon.model.event import Event
 from echelon.model.job import GRACE, Job
 from echelon.model.output.log import LogBlock
 from echelon.model.run import StopSignal
-from echelon.model.status import FINAL, Status, fold
+from echelon.model.status import FINAL, Status, describe_notice, fold
 from echelon.model.world import rank_count
 from echelon.tending import Tending
 
@@ -319,6 +319,8 @@ def _describe(event: Event, *, was_queued: bool) -> str | None:
         return "starting" if was_queued else None
     if event.kind == "restarting" and event.cause is not None:
         return f"restart {event.restart}: {event.cause.summary}"
+    if event.kind == "notice":
+        return describe_notice(event)
     if event.kind == "worker-lost":
         return f"worker {event.worker} is lost: {event.reason}"
     return None if event.kind in _SHOWN_ANYWAY else event.reason

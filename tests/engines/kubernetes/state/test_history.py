@@ -197,6 +197,15 @@ def test_a_worker_that_was_taken_away_is_told_with_its_kind() -> None:
     assert (restarting.spared, restarting.cause.kind) == (1, "worker-evicted")
 
 
+def test_a_notice_says_how_the_worker_is_taken_away() -> None:
+    told = said("notice", 2.0, worker=0, reason="its agent was told to leave (SIGTERM)", grace=30.0)
+    (event,) = LeaderEvents().read(line(0, told), load("lost-preempted").pods)
+    assert "preempted" in (event.reason or "")
+    assert (event.disruption, event.grace) == ("preempted", 30.0)
+    (unknown,) = LeaderEvents().read(line(0, told), [])
+    assert (unknown.reason, unknown.disruption) == ("its agent was told to leave (SIGTERM)", None)
+
+
 def test_an_eviction_is_known_at_the_end_though_its_pod_is_gone() -> None:
     cause = {"summary": "worker 0 was lost: told to leave", "kind": "worker-left", "worker": 0}
     leader, pods = LeaderEvents(), load("lost-drained").pods

@@ -93,6 +93,13 @@ def looks_of(task: Task, rank: int, generation: int) -> str:
     return os.path.join(task.reports, "look-%d-%d" % (rank, generation))
 
 
+def notice_of(task: Task, generation: int) -> str:
+    """The file that tells ranks to end: one for each start, also after the run was resumed, and the same on
+    all workers, since launchers pass on variables.
+    """
+    return os.path.join(task.reports, "notice-%d.json" % (task.earlier + generation))
+
+
 def file_paths(task: Task, place: Place) -> dict[str, str]:
     """Where a worker writes the files of its launch. On one machine all workers of a run share a folder."""
     folder = os.path.join(task.reports, "files", "worker-%d" % place.worker)
@@ -173,6 +180,7 @@ def environment(
         ECHELON_RANKS=str(task.ranks()),
         ECHELON_RESTART=str(task.earlier + generation),
         ECHELON_OUTPUT=task.output,
+        ECHELON_NOTICE=notice_of(task, generation),
     )
     for variables in (task.env, launch.get("env", {})):
         env.update({key: fill_argv([text], task)[0] for key, text in variables.items()})

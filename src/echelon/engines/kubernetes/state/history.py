@@ -24,6 +24,7 @@ from echelon.engines.kubernetes.state.workers import (
     is_running,
     last_loss,
     pods_by_worker,
+    taken_away,
 )
 from echelon.model import ends
 from echelon.model.event import Disruption, Event, bounded, is_sound
@@ -88,6 +89,11 @@ class LeaderEvents:
             event = replace(event, reason=how, disruption=disruption_of(loss))
             if event.worker == 0 and how:
                 self._own_loss = how, event.disruption
+        if event.kind == "notice" and event.worker is not None:
+            mine = pods_by_worker(pods).get(event.worker, [])
+            loss = next(filter(None, map(taken_away, reversed(mine))), None)
+            if loss is not None:
+                event = replace(event, reason=loss.how, disruption=disruption_of(loss))
         if event.cause is not None and event.cause.kind == "worker-left" and event.kind != "verdict":
             event = replace(event, cause=explain(event.cause, pods))
             if event.cause is not None and event.cause.disruption is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from echelon.agent.task import GAVE_WAY, LEFT_FOR_GOOD, NO_LEADER, RANK_FAILED, RUN_OVER
+from echelon.agent.task import GAVE_WAY, INTERRUPTED, LEFT_FOR_GOOD, NO_LEADER, RANK_FAILED, RUN_OVER
 
 if TYPE_CHECKING:
     from echelon.model.plan import Plan
@@ -50,8 +50,10 @@ def _is_taken_away() -> Object:
 
 
 def _has_given_way(container: str) -> Object:
-    """A worker of a gang that was not whole, and left its GPUs to other runs, counts as no failure either."""
-    codes = {"containerName": container, "operator": "In", "values": [GAVE_WAY]}
+    """A worker of a gang that was not whole, and left its GPUs to other runs, counts as no failure either.
+    One that was told to leave in any other way does not, as when its pod is deleted.
+    """
+    codes = {"containerName": container, "operator": "In", "values": [INTERRUPTED, GAVE_WAY]}
     return {"action": "Ignore", "onExitCodes": codes}
 
 
