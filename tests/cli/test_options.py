@@ -42,14 +42,13 @@ def test_what_is_for_pods_stands_in_a_section_of_its_own_with_its_defaults() -> 
     assert flags == {
         "--image", "--pull", "--pull-secret", "--mount", "--node-selector", "--toleration",
         "--service-account", "--priority-class", "--shm", "--code", "--code-volume", "--pip",
-        "--requirements", "--output", "--linger", "--keep", "--keep-size", "--checkpoints", "--ttl",
-        "--collect", "--context", "--namespace", "--label", "--annotation", "--pod-patch", "--queue",
+        "--requirements", "--output", "--keep", "--checkpoints", "--ttl",
+        "--collect", "--context", "--namespace", "--label", "--annotation", "--pod-patch", "--local-queue",
         "--scale-up", "--as",
     }  # fmt: skip
     for default in (
         "default 5m",
-        "default 24h",
-        "default 20Gi",
+        "default 24h:20Gi",
         "default 7d",
         "default 10Gi",
         "default missing",
@@ -108,6 +107,7 @@ def sample(hint: object) -> tuple[str, object]:
     return text, value
 
 
+@pytest.mark.filterwarnings("ignore::echelon.model.former.FormerName")
 @pytest.mark.parametrize(
     "setting", [each for each in FIELDS if each.metadata["flag"] is not False], ids=NAME_OF
 )

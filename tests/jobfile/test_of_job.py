@@ -31,7 +31,7 @@ from echelon.model.settings import Settings
             "label": {"team": "a"},
             "pip": ["numpy"],
             "shm": "1Gi",
-            "linger": "1m",
+            "keep": "1h:5Gi",
             "checkpoints": "ckpt",
             "scale_up": True,
             "resource": {"rdma/ib": 1},

@@ -72,7 +72,7 @@ def test_everything_said() -> None:
         priority=2,
         timeout="1h",
         results="out",
-        resume=True,
+        reuse_results=True,
         include=("data",),
     )
     worker = Resources(

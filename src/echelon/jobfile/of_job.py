@@ -14,20 +14,19 @@ from echelon.errors import EchelonError
 from echelon.jobfile.writing import write_job_file
 from echelon.model.job import Job
 from echelon.model.meaning import to_job
-from echelon.model.pods.pod import PodOptions, Toleration
+from echelon.model.pods.pod import Keeper, PodOptions, Toleration
 from echelon.model.resources import Amount
 from echelon.model.settings import Settings
 
 # Found anew by every run: the Python, the folder, how often it was started, and who keeps its results.
 _SETTLED = ("python", "cwd", "earlier", "starts_ranks", "keeper", "ttl", "commit", "changed", "began")
-_SAME = ("script", "module", "gpu_type", "restarts", "results", "resume", "snapshot", "priority", "no_wait")
+_SAME = ("script", "module", "gpu_type", "restarts", "results", "snapshot", "priority", "no_wait")
 _SAME_OF_PODS = (
     "image",
     "pull",
     "node_selector",
     "service_account",
     "priority_class",
-    "queue",
     "requirements",
     "checkpoints",
 )
@@ -42,6 +41,7 @@ def job_file_of(job: Job) -> str:
     found |= {key: getattr(job, key) for key in _SAME if hasattr(job, key)}
     found |= {
         "command": list(job.command),
+        "reuse_results": job.resume,
         "args": list(job.args),
         "workers": job.workers,
         "gpus": job.resources.gpus,
@@ -58,6 +58,7 @@ def job_file_of(job: Job) -> str:
         "metric_pattern": list(job.metric_patterns),
         "track": None if job.tracking is None else job.tracking.to,
         **_of_pods(job.pod),
+        "keep": _keep(job),
     }
     defaults = {"workers": 1, "pull": "missing"}
     given = {
@@ -71,6 +72,7 @@ def job_file_of(job: Job) -> str:
 
 def _of_pods(pod: PodOptions) -> dict[str, Any]:
     found: dict[str, Any] = {key: getattr(pod, key) for key in _SAME_OF_PODS}
+    found["local_queue"] = pod.queue
     found |= {name: list(getattr(pod, key)) for key, name in _LISTS_OF_PODS.items()}
     found |= {name: dict(getattr(pod, key)) for key, name in _MAPPINGS_OF_PODS.items()}
     found["node_selector"] = dict(pod.node_selector)
@@ -81,8 +83,16 @@ def _of_pods(pod: PodOptions) -> dict[str, Any]:
     found["shm"] = None if pod.shm is None else str(pod.shm)
     found["scale_up"] = pod.scale_up
     found["job_kind"] = None if pod.job_kind == PodOptions().job_kind else pod.job_kind
-    found["linger"] = None if pod.linger == PodOptions().linger else _seconds(pod.linger)
     return found
+
+
+def _keep(job: Job) -> str | None:
+    pod, needs = job.pod, job.resources
+    if pod.keeper is None:
+        return None if pod.linger == PodOptions().linger else f"{_seconds(pod.linger)}:0"
+    if pod.keeper == Keeper() or not (needs.gpus or needs.other or pod.checkpoints):
+        return None  # of a run that had it since it was detached
+    return f"{_seconds(pod.keeper.keep)}:{pod.keeper.size}"
 
 
 def _toleration(given: Toleration) -> str:

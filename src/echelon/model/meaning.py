@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from echelon.errors import InvalidJob
 from echelon.model.job import GRACE, QUEUE_TIMEOUT, Job, Role, Secret, validate
@@ -19,6 +20,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
     if settings.sweep is not None:
         hint = "`echelon sweep -f FILE` runs its trials"
         raise InvalidJob("sweep", "…", "is of many runs, and this is one", hint=hint)
+    settings, per_gpu = split_per_gpu(settings)
     resources = Resources(
         gpus=_number("gpus", settings.gpus, 0),
         gpu_type=settings.gpu_type,
@@ -42,7 +44,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
             gpus=settings.gpus,
             workers=settings.workers,
             per_worker={"cpus": settings.cpus, "memory": settings.memory},
-            per_gpu={"cpus": settings.cpus_per_gpu, "memory": settings.memory_per_gpu},
+            per_gpu=per_gpu,
             rank_per_gpu=settings.procs is None,
         ),
         roles=roles,
@@ -59,7 +61,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         if settings.queue_timeout is None
         else parse_duration("queue_timeout", settings.queue_timeout),
         results=settings.results,
-        resume=bool(settings.resume),
+        resume=bool(settings.reuse_results),
         snapshot=bool(settings.snapshot),
         include=tuple(settings.include or ()),
         metric_patterns=tuple(settings.metric_pattern or ()),
@@ -70,18 +72,29 @@ def to_job(settings: Settings, *, name: str) -> Job:
     return job
 
 
+def split_per_gpu(settings: Settings) -> tuple[Settings, dict[str, str | None]]:
+    """The settings without the CPUs and the memory that are given for each GPU (`4/gpu`), and those."""
+    given = {name: str(getattr(settings, name)).strip() for name in ("cpus", "memory")}
+    per_gpu = {name: text[:-4] if text.endswith("/gpu") else None for name, text in given.items()}
+    return replace(settings, **{name: None for name, text in per_gpu.items() if text is not None}), per_gpu
+
+
 def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
     named = pod.parse_object_name
     output = None if settings.output is None else pod.parse_output(settings.output)
     checkpoints = None if settings.checkpoints is None else pod.parse_checkpoints(settings.checkpoints)
+    keep, size = (None, None) if settings.keep is None else pod.parse_keep(settings.keep)
+    if settings.keep_size is not None:
+        size = parse_size("keep_size", settings.keep_size)
     keeper = choose_keeper(
-        pod.KEEP if settings.keep is None else pod.parse_keep(settings.keep),
-        pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
+        pod.KEEP if keep is None else keep,
+        pod.KEEP_SIZE if size is None else size,
         devices=settings.total_gpus is not None or any(need.gpus or need.other for need in needs),
         detached=bool(settings.detach),
         output=output,
         checkpoints=checkpoints,
     )
+    linger = pod.LINGER if keeper is not None or not keep else keep
     return pod.PodOptions(
         image=None if settings.image is None else pod.parse_image(settings.image),
         pull=settings.pull or "missing",
@@ -101,11 +114,11 @@ def _pod(settings: Settings, needs: Sequence[Resources]) -> pod.PodOptions:
         pip=tuple(pod.parse_package(text) for text in settings.pip or ()),
         requirements=settings.requirements,
         output=output,
-        linger=pod.LINGER if settings.linger is None else pod.parse_linger(settings.linger),
+        linger=linger if settings.linger is None else pod.parse_linger(settings.linger),
         keeper=keeper,
         checkpoints=checkpoints,
-        queue=settings.queue and named("queue", settings.queue),
-        job_kind=pod.parse_job_kind(settings.job_kind or pod.JOB, queue=settings.queue),
+        queue=settings.local_queue and named("local_queue", settings.local_queue),
+        job_kind=pod.parse_job_kind(settings.job_kind or pod.JOB, queue=settings.local_queue),
         scale_up=bool(settings.scale_up),
         ttl=_ttl(settings),
         collect=tuple(settings.collect or ()),

@@ -81,17 +81,17 @@ class SweepSettings:
         "the parameters: of each a list of values, or what stands after its = on the command line"
     )
     array: str | None = _setting("a trial for each of these numbers: {index}")
-    seeds: int | None = _setting("every trial so often, with {seed} from 0 on")
-    trials: int | None = _setting("draw so many trials from all that there could be")
+    seeds: int | None = _setting("repeat every trial N times, with {seed} 0 to N-1")
+    trials: int | None = _setting("draw this many trials at random from all combinations")
     search: Literal["random", "tpe"] | None = _setting(
-        "how trials are drawn: random (default), or tpe, by Optuna from what those before have reached"
+        "how trials are drawn: random (default), or tpe, by Optuna from the results of earlier trials"
     )
-    seed: int | None = _setting("of what is drawn: the same trials for the same seed")
+    seed: int | None = _setting("seed of the draw: the same seed gives the same trials")
     parallel: int | None = _setting("trials at the same time")
-    minimize: str | None = _setting("the best trial is the one where this metric is least")
-    maximize: str | None = _setting("the best trial is the one where this metric is greatest")
+    minimize: str | None = _setting("the best trial has the lowest value of this metric")
+    maximize: str | None = _setting("the best trial has the highest value of this metric")
     value: str | None = _setting("which value of that metric counts: last, best, or mean:N of the last N")
-    fail_fast: bool | None = _setting("when a trial fails, end all")
+    fail_fast: bool | None = _setting("end all trials when one fails")
     early_stop: bool | None = _setting("end trials that are behind the median of the others at the same step")
 
 
@@ -124,22 +124,19 @@ class Settings:
     gpus: int | None = _setting("GPUs per worker")
     gpu_type: str | None = _setting("only GPUs of this model, e.g. A100", metavar="MODEL")
     total_gpus: Text | None = _setting(
-        "GPUs in all: how many workers share them, and where, is decided for you; or a range, 4..8",
+        "GPUs in all, or a range, 4..8: echelon chooses how many workers share them, and on which nodes",
         metavar="N[..M]",
     )
     shares: Shares | None = _setting(
         "with --total-gpus, the GPUs of each worker: equal (default), any or largest-first"
     )
     cpus: Text | None = _setting(
-        "CPU cores per worker: request, or request:limit (in pods, default 100m)", metavar="N[:N]"
+        "CPU cores per worker: request, or request:limit (in pods, default 100m); 4/gpu, with --total-gpus",
+        metavar="N[:N]|N/gpu",
     )
     memory: Text | None = _setting(
-        "memory per worker, e.g. 16Gi: request, or request:limit (in pods, default 128Mi)",
-        metavar="SIZE[:SIZE]",
-    )
-    cpus_per_gpu: Text | None = _setting("with --total-gpus: CPU cores for each GPU", metavar="N")
-    memory_per_gpu: Text | None = _setting(
-        "with --total-gpus: memory for each GPU, e.g. 32Gi", metavar="SIZE"
+        "memory per worker, e.g. 16Gi: request, or request:limit (in pods, default 128Mi); 32Gi/gpu",
+        metavar="SIZE[:SIZE]|SIZE/gpu",
     )
     resource: Mapping[str, int] | None = _setting("any other resource per worker: NAME=N (MIG, AMD, RDMA)")
     roles: Mapping[str, int | RoleSettings] | None = _setting(
@@ -150,7 +147,7 @@ class Settings:
     ) = _setting("how ranks find each other (default auto: by the imports); torchrun: the command calls it")
     env: Mapping[str, Text] | None = _setting("a variable for the ranks: KEY=VALUE")
     secret: Sequence[str] | None = _setting(
-        "a variable kept out of sight: NAME from your environment, or NAME=@FILE", metavar="NAME[=@FILE]"
+        "a secret variable: NAME from your environment, or NAME=@FILE", metavar="NAME[=@FILE]"
     )
     python: str | None = _setting(
         "the Python that runs the ranks (default: the active environment's)", metavar="FILE", path="program"
@@ -158,27 +155,27 @@ class Settings:
     restarts: int | None = _setting("start the workers again after a failure, up to N times (default 0)")
     timeout: Text | None = _setting("end the run after this time, e.g. 90m", metavar="TIME")
     grace: Text | None = _setting(
-        "the time that ranks have to end after SIGTERM, e.g. to save; then they are killed (default 10s)",
+        "the time between SIGTERM and SIGKILL, for ranks to save (default 10s)",
         metavar="TIME",
     )
     stall: Text | None = _setting(
-        "if ranks hang for this time, e.g. 10m, say where they are and for whom; end or restart",
+        "if ranks hang for this time, e.g. 10m, show where, and fail or restart the run",
         metavar="TIME",
     )
     priority: int | None = _setting(
-        "in the queue, before runs of less (default 0); a cluster's namespace says how much is allowed"
+        "runs with a higher priority start first (default 0); the namespace of a cluster limits it"
     )
     queue_timeout: Text | None = _setting(
         "end a run that waits in the queue for longer, e.g. 12h (default 7d)", metavar="TIME"
     )
     results: str | None = _setting("where results go (default ./runs/RUN)", metavar="DIR", path="dir")
-    resume: bool | None = _setting("go on in a results folder that exists")
+    reuse_results: bool | None = _setting("start although the results folder has files; they stay")
     replace: bool | None = _setting(
         "remove a run of the same --name first, if it has ended; its results are kept as runs/RUN.1, .2, ..."
     )
     snapshot: bool | None = _setting("run on a copy of the project as it is now")
     include: Sequence[str] | None = _setting(
-        "ship these files although .gitignore names them", metavar="PATTERN", path="pattern"
+        "ship these files even if .gitignore excludes them", metavar="PATTERN", path="pattern"
     )
     metric_pattern: Sequence[str] | None = _setting(
         "how metrics are found in what ranks print: a regular expression with named groups (default: "
@@ -191,7 +188,7 @@ class Settings:
         metavar="TRACKER",
         words=(*TRACKERS, OFF),
     )
-    detach: bool | None = _setting("return at once; the run goes on", short="-d")
+    detach: bool | None = _setting("return at once; the run continues", short="-d")
     no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs")
     force: bool | None = _setting("start the run though it has many more ranks than this machine has cores")
     dry_run: bool | None = _setting("show what would happen, do nothing")
@@ -209,7 +206,7 @@ class Settings:
         metavar="KIND:SOURCE:/PATH[:ro]",
     )
     code: str | None = _of_pods(
-        "run code that lies on a volume, or in the image (image); nothing is shipped",
+        "run code that is on a volume, or in the image (image); nothing is shipped",
         metavar="pvc:NAME/PATH|image",
     )
     code_volume: str | None = _of_pods(
@@ -217,23 +214,20 @@ class Settings:
     )
     pip: Sequence[str] | None = _of_pods("install this package before the start", metavar="PACKAGE")
     requirements: str | None = _of_pods(
-        "install what this file names before the start", metavar="FILE", path="file"
+        "install the packages of this file before the start", metavar="FILE", path="file"
     )
     output: str | None = _of_pods(
         "results on a volume: pvc:NAME[/path], or new:[SIZE][@CLASS] for one made for the run (default 10Gi)",
         metavar="VOLUME",
     )
-    linger: Text | None = _of_pods(
-        "how long workers keep results that are on no volume and not fetched yet (default 5m)", metavar="TIME"
-    )
+    linger: Text | None = _of_pods("now `keep`: how long workers keep results", metavar="TIME")
     keep: Text | None = _of_pods(
-        "how long a small pod keeps results that were not fetched, so that workers can go: of runs with "
-        "GPUs, --checkpoints or -d, without --output (default 24h; 0: none)",
-        metavar="TIME",
+        "how long results that are on no volume and not fetched are kept: by a small pod of that SIZE, so "
+        "that workers can go, of runs with GPUs, --checkpoints or -d (default 24h:20Gi), else by the workers "
+        "(default 5m); TIME:0: no such pod",
+        metavar="TIME[:SIZE]",
     )
-    keep_size: Text | None = _of_pods(
-        "how much that pod can keep, on its node's disk (default 20Gi)", metavar="SIZE"
-    )
+    keep_size: Text | None = _of_pods("now `keep`: the size of the small pod", metavar="SIZE")
     checkpoints: str | None = _of_pods(
         "keep the checkpoints that the script writes to this folder of {output}, an entry each, while the "
         "run goes on: with --restarts, pods that replace others get the newest back",
@@ -245,23 +239,23 @@ class Settings:
         "only on nodes with this label: KEY=VALUE",
         hint="`kubectl get nodes --show-labels` shows what nodes have",
     )
-    toleration: Sequence[str] | None = _of_pods(
-        "on nodes with this taint too", metavar="KEY[=VALUE][:EFFECT]"
-    )
+    toleration: Sequence[str] | None = _of_pods("allow nodes with this taint", metavar="KEY[=VALUE][:EFFECT]")
     service_account: str | None = _of_pods("the workers' service account", metavar="NAME")
     priority_class: str | None = _of_pods("the workers' priority class", metavar="NAME")
     job_kind: Literal["job", "pytorchjob", "tfjob", "mpijob", "trainjob", "native"] | None = _of_pods(
         "what the workers are made of: Jobs (default), or a job that Kubeflow's controller runs; native: the "
-        "job of Kubeflow's in -f FILE, as it is",
+        "Kubeflow job in -f FILE, as it is",
         flag="as",
     )
-    queue: str | None = _of_pods("let Kueue admit the run, by its LocalQueue of this name", metavar="NAME")
+    local_queue: str | None = _of_pods(
+        "let Kueue admit the run, by its LocalQueue of this name", metavar="NAME"
+    )
     scale_up: bool | None = _of_pods(
-        "start although no node has room: the cluster adds nodes for pods that wait (noticed by itself for "
-        "the cluster autoscaler and Karpenter)"
+        "start although no node has room: the cluster adds nodes for waiting pods (default where the cluster "
+        "autoscaler or Karpenter is found)"
     )
     ttl: Text | None = _of_pods(
-        "forget the run this long after its end (default 7d; 3d if it is detached and has secrets)",
+        "remove the run this long after its end (default 7d; 3d if it is detached and has secrets)",
         metavar="TIME",
     )
     label: Mapping[str, Text] | None = _of_pods("a label on every object of the run: KEY=VALUE")

@@ -30,7 +30,7 @@ if not step:
 
 def submit(terminal: Terminal, name: str, *words: str) -> None:
     terminal.write("train.py", TRAINS)
-    more = ("--keep-size", "100Mi", "--restarts", "3", "--checkpoints", "ckpt", "--image", terminal.image)
+    more = ("--keep", "24h:100Mi", "--restarts", "3", "--checkpoints", "ckpt", "--image", terminal.image)
     done = terminal.call("run", "-d", "--name", name, *more, *words, "train.py")
     assert done.returncode == 0, done.stderr
     wait_until(lambda: terminal.status(name).get("checkpoint"), "a safe checkpoint", PATIENCE)

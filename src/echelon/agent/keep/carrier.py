@@ -33,7 +33,7 @@ BACK = 60.0  # seconds in which a keeper must be found that has what is to come 
 ASIDE = ".echelon-set-aside"  # beside the folder: what is newer than what the run goes on from
 STAGE = PARTIAL + "-back"  # beside the folder: what comes back, until it is whole
 _WHY = {
-    TOO_LARGE: "it does not fit into the keeper's --keep-size",
+    TOO_LARGE: "it does not fit into the keeper (--keep TIME:SIZE)",
     NO_SPACE: "the disk of the keeper's node is full",
 }
 

@@ -54,7 +54,7 @@ More examples:
   echelon run --on k8s -d --gpus 8 --priority 5 --timeout 2h train.py   sooner in the queue, and for how long
   echelon run --on k8s --include data/ --dry-run train.py   what would travel, and where to
   echelon run --on k8s -d --code-volume pvc:shelf train.py  detached, with more than 5 MiB of code
-  echelon run --on k8s -d --keep 3d train.py                a small pod keeps the results for three days
+  echelon run --on k8s -d --keep 3d:50Gi train.py           a small pod keeps up to 50 GiB for three days
   echelon run --on k8s --label team=vision --pod-patch patch.yaml train.py
   echelon run -f volume.yaml -f pytorchjob.yaml   a Kubeflow job, with what it needs in files of their own
   echelon run -f pytorchjob.yaml --on local --map /opt/mnist/src=./src   the same on this machine
@@ -72,7 +72,7 @@ GROUPS = (
     Group(
         "How many",
         ("workers", "procs", "gpus", "total_gpus", "cpus", "memory"),
-        ("gpu_type", "shares", "cpus_per_gpu", "memory_per_gpu", "resource", "roles"),
+        ("gpu_type", "shares", "resource", "roles"),
     ),
     Group(
         "Where and when",
@@ -81,7 +81,7 @@ GROUPS = (
     ),
     Group(
         "Results and output",
-        ("results", "resume"),
+        ("results", "reuse_results"),
         ("replace", "metric_pattern", "track", "format", "raw", "show_rank"),
     ),
     Group("Failures", ("restarts", "timeout"), ("stall", "grace")),
@@ -130,7 +130,7 @@ class RunCommand(SectionedCommand):
             ["-f", "--file", "files"],
             multiple=True,
             type=click.Path(path_type=Path, readable=False),
-            help="a job file (YAML), or a job of Kubeflow's; what that needs may be in further files",
+            help="a job file (YAML), or a Kubeflow job; what that needs may be in further files",
         ),
         MAP,
         click.Option(
@@ -302,7 +302,7 @@ def _show_what_would_happen(prepared: Prepared, settings: Settings, engine: Engi
 
 def _check_maps(maps: Sequence[str]) -> None:
     if maps:
-        hint = "it belongs to -f FILE with a job of Kubeflow's"
+        hint = "it belongs to -f FILE with a Kubeflow job"
         raise InvalidJob("map", maps[0], "has nothing to map", hint=hint)
 
 
@@ -310,7 +310,7 @@ def _check_ranks(shown: Sequence[int], ranks: int) -> None:
     for rank in shown:
         if rank >= ranks:
             hint = f"they are numbered 0 to {ranks - 1}" if ranks > 1 else "there is only rank 0"
-            raise InvalidJob("show-rank", rank, "is no rank of this run", hint=hint)
+            raise InvalidJob("show-rank", rank, "is not a rank of this run", hint=hint)
 
 
 _MODEL = re.compile(r"([A-Za-z][\w-]*\d[\w-]*)(?::(\d+))?")  # a GPU as SkyPilot writes it

@@ -146,7 +146,7 @@ def parse_job_kind(text: str, *, queue: str | None = None) -> str:
         hint = "it belongs to -f FILE with a job of Kubeflow's"
         raise InvalidJob("as", text, "has nothing to submit", hint=hint)
     if queue is not None and text not in _IN_QUEUES:
-        hint = f"leave --queue or --as out; these can: {', '.join(_IN_QUEUES)}"
+        hint = f"leave --local-queue or --as out; these can: {', '.join(_IN_QUEUES)}"
         raise InvalidJob("as", text, "cannot wait in a queue of Kueue's here", hint=hint)
     return text
 
@@ -244,7 +244,7 @@ def parse_checkpoints(text: str) -> str:
     if ".." in inside.split("/"):
         raise InvalidJob("checkpoints", text, "is not a plain path", hint=hint)
     if path == ".":
-        raise InvalidJob("checkpoints", text, "is no folder below the results", hint=hint)
+        raise InvalidJob("checkpoints", text, "is not a folder below the results", hint=hint)
     if path.split("/")[0] == _LOGS:
         raise InvalidJob("checkpoints", text, "is where the ranks' logs are", hint=hint)
     return path
@@ -322,9 +322,13 @@ def parse_linger(text: object) -> float:
     return _parse_none_or("linger", text)
 
 
-def parse_keep(text: object) -> float:
-    """Read a time; 0 means that there is no keeper."""
-    return _parse_none_or("keep", text)
+def parse_keep(text: object) -> tuple[float, int | None]:
+    """Read a time, and a size if there is one (`24h:20Gi`); with 0 as either there is no keeper."""
+    time, colon, size = str(text).partition(":")
+    seconds = _parse_none_or("keep", time if colon else text)
+    if not colon:
+        return seconds, None
+    return seconds, 0 if size.strip() == "0" else parse_size("keep", size)
 
 
 def _parse_none_or(field_name: str, text: object) -> float:
