@@ -156,7 +156,7 @@ def test_machines_that_uv_does_not_know_are_for_pip() -> None:
 
 @pytest.mark.parametrize("word", ["", " ", "-r", "--index-url=http://evil", "-e."])
 def test_a_package_is_never_an_option(word: str) -> None:
-    with pytest.raises(InvalidJob, match="is no package"):
+    with pytest.raises(InvalidJob, match="is not a package"):
         check_packages(["good", word])
 
 

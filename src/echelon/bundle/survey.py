@@ -273,7 +273,7 @@ def _included(root: Path, pattern: str, notes: list[str], withheld: list[Withhel
         try:
             matches = [str(match.relative_to(root)) for match in root.glob(plain)]
         except ValueError as error:
-            raise InvalidJob("include", pattern, "is no glob", hint=str(error)) from error
+            raise InvalidJob("include", pattern, "is not a glob", hint=str(error)) from error
         matches = [
             match for match in matches if not _is_waste(match.split("/")) and not _link_above(root, match)
         ]

@@ -147,7 +147,7 @@ def _check(recipe: Recipe) -> tuple[Reference | None, Reference | None]:
     check_packages(recipe.packages)
     for file in recipe.requirements:
         if not file.is_file():
-            raise InvalidJob("requirements", str(file), "is no file", hint="check the path")
+            raise InvalidJob("requirements", str(file), "is not a file", hint="check the path")
     if recipe.python:
         check_python(recipe.python)
     if recipe.to is not None and not recipe.to.absolute().parent.is_dir():

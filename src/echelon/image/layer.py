@@ -85,7 +85,7 @@ def _tar(root: Path, found: Iterable[Found], below: str) -> Iterator[bytes]:
             yield from read_content(root, each)
             yield b"\0" * (-each.status.st_size % _BLOCK)
         else:
-            raise unreadable(each.path, OSError(0, "it is no file"))
+            raise unreadable(each.path, OSError(0, "it is not a file"))
     yield b"\0" * (2 * _BLOCK)
 
 

@@ -49,7 +49,7 @@ def check_python(text: str) -> str:
     """A version of Python as wheels name it, or InvalidJob."""
     found = re.fullmatch(r"(3\.\d{1,2})(?:\.\d+\S*)?", text)
     if found is None:
-        raise InvalidJob("python", text, "is no version of Python 3", hint="for example 3.12")
+        raise InvalidJob("python", text, "is not a version of Python 3", hint="for example 3.12")
     return found[1]
 
 
@@ -58,7 +58,7 @@ def check_packages(packages: Sequence[str]) -> None:
     for package in packages:
         if not package.strip() or package.startswith("-"):
             raise InvalidJob(
-                "pip", package, "is no package", hint="options belong into a file for --requirements"
+                "pip", package, "is not a package", hint="options belong into a file for --requirements"
             )
 
 
@@ -131,7 +131,7 @@ def arguments(wanted: Wanted, into: Path, *, uv: bool) -> list[str]:
 def _libc(text: str) -> tuple[str, int]:
     found = re.fullmatch(r"(glibc-2|musl-1)\.(\d{1,2})", text)
     if found is None:
-        raise InvalidJob("libc", text, "is no C library", hint=f"{LIBC}, or musl-1.2 for Alpine")
+        raise InvalidJob("libc", text, "is not a C library", hint=f"{LIBC}, or musl-1.2 for Alpine")
     return found[1], int(found[2])
 
 

@@ -13,7 +13,7 @@ from echelon.values import frozen
 
 @frozen
 class Manifest:
-    """A job of Kubeflow's for echelon's own workers.
+    """A Kubeflow job for echelon's own workers.
 
     `document` is the job as it is written. `notes` are the wishes that these workers do not honour, each with
     its path in the document. `objects` are the other documents of its files, which have to be in the cluster

@@ -40,7 +40,7 @@ _PARTS_OF_SECOND = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 class Seen(NamedTuple):
     """What one line says of the progress, and its metrics. `part` of the current step, or of all where there
-    are no steps, is done; `left` is the time for the steps that are counted.
+    are not steps, is done; `left` is the time for the steps that are counted.
     """
 
     step: int | None = None

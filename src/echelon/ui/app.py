@@ -198,7 +198,7 @@ def _number(request: Request, field: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 12):
-        raise InvalidJob(field, text[:40], "is no number", hint="from 0 on")
+        raise InvalidJob(field, text[:40], "is not a number", hint="from 0 on")
     return int(text)
 
 

@@ -44,7 +44,7 @@ def cp(source: str, destination: str, image: str | None, **target: str | None) -
 
     The rule is that of `cp -r`: into a folder that exists, else under the name that is given; SOURCE/. is
     what is in a folder, and so is a whole volume (pvc:NAME) or run (RUN:). What is there already and the same
-    is not copied again; a copy to or from a volume that was cut off goes on when the same command is given
+    is not copied again; a copy to or from a volume that was cut off continues when the same command is given
     again. Every file is checked by its sha256.
 
     \b
@@ -119,7 +119,7 @@ def _with_volume(
                 there, content = volume.path, source.content
                 copied = volumes.fetch(volume.name, there, destination.text, options, show, content=content)
         except KeyboardInterrupt:
-            show.notice("interrupted; the same command goes on from here")
+            show.notice("interrupted; the same command continues from here")
             raise
     return _report(copied, time.monotonic() - began, target["format"] or "text")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_CHARTS = 12
 
 
-@click.command("metrics", short_help="Show what runs have measured: loss, accuracy, ...")
+@click.command("metrics", short_help="Show the metrics of runs: loss, accuracy, ...")
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--metric", "wanted", multiple=True, metavar="NAME", help="only this metric; several times")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only what this rank printed")
@@ -197,7 +197,7 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     charts: dict[str, list[Key]] = {}
     for key in first_ranks(points):
         charts.setdefault(key.name, []).append(key)
-    if not chosen.names:  # one value is no curve, unless it was asked for
+    if not chosen.names:  # one value is not a curve, unless it was asked for
         charts = {name: keys for name, keys in charts.items() if any(len(points[key]) > 1 for key in keys)}
     width = shutil.get_terminal_size().columns
     starts: dict[tuple[str, str], list[float]] = {}

@@ -32,7 +32,7 @@ Examples:
   %%echelon -n 4
   %%echelon -n 2 --out run                 then, in another cell: run.result()
   %%echelon --on k8s --image my/torch --gpus 1 -n {workers}
-  %%echelon -d --name fm                   goes on while other cells run; echelon.attach("fm") finds it
+  %%echelon -d --name fm                   runs while other cells do; echelon.attach("fm") finds it
 """
 
 

@@ -293,7 +293,7 @@ def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, all_user
     elif found:
         table(_RUN_HEADS, map(_run_row, found))
     else:
-        notice("no runs" if ended_too else "no run goes on; -a shows those that have ended")
+        notice("no runs" if ended_too else "no run is active; -a shows ended runs")
 
 
 def _whose(row: RunSummary) -> str:

@@ -161,7 +161,7 @@ def _show_trials(found: Status, now: float) -> None:
 
 
 def _conditions(found: Status) -> list[dict[str, Any]]:
-    """Those of a job of Kubeflow's, as its users know them."""
+    """Those of a Kubeflow job, as its users know them."""
     if found.kind is None:
         return []
     from echelon.kubeflow.sdk.describe import conditions_shown

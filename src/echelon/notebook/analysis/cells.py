@@ -173,7 +173,7 @@ def _check(document: Any, path: Path) -> None:
     cells = document.get("cells") if isinstance(document, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         hint = "open it in Jupyter and save it, which brings it to version 4"
-        raise InvalidNotebook(str(path), "it is no notebook of version 4", hint=hint)
+        raise InvalidNotebook(str(path), "it is not a notebook of version 4", hint=hint)
 
 
 def _text(source: Any) -> str:

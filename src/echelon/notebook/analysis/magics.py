@@ -38,7 +38,7 @@ _DOLLAR = re.compile(rf"(?<![$\\])\$([^\W\d]\w*)(?![\w.]){_OUTSIDE_QUOTES}")
 
 def plain_code(text: str, where: str | Place) -> str:
     """The same cell in plain Python; raises InvalidNotebook for a magic that is not known, or for text that
-    is no Python."""
+    is not Python."""
     if text.lstrip().startswith("%%"):
         return _cell_magic(text, where)
     lines = text.split("\n")
@@ -52,7 +52,7 @@ def plain_code(text: str, where: str | Place) -> str:
         if magic is None:
             raise InvalidNotebook(
                 _on_line(where, at + 1),
-                f"this is no Python: {problem.msg}",
+                f"this is not Python: {problem.msg}",
                 hint=f"the line is {lines[at].strip()[:60]!r}",
             )
         _replace(lines, magic, where)
@@ -126,7 +126,7 @@ def _timed(given: str, words: str, where: str | Place) -> str:
         return f"{given}{words}" if words else "pass"
     if found is not None and not given:
         return _line_magic(found, where)
-    raise InvalidNotebook(where, f"this is no Python: {words[:60]!r}", hint="write it on a line of its own")
+    raise InvalidNotebook(where, f"this is not Python: {words[:60]!r}", hint="write it on a line of its own")
 
 
 def _in_a_line(code: str) -> str:
@@ -190,7 +190,7 @@ def _script(line: str, body: str, where: str | Place) -> str:
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise InvalidNotebook(where, f"this is no command: {error}", hint="close its quotes") from None
+        raise InvalidNotebook(where, f"this is not a command: {error}", hint="close its quotes") from None
     program: list[str] = []
     kept: dict[str, str] = {}
     raises = True

@@ -68,7 +68,7 @@ def _parameter(node: ast.Assign | ast.AnnAssign, name: str, where: Place, cell: 
         value = ast.literal_eval(node.value)
     except ValueError:
         hint = f"compute it in a step, or write the value; --param {name}=VALUE changes it for a run"
-        raise InvalidNotebook(where, f"the parameter {name!r} is no constant", hint=hint) from None
+        raise InvalidNotebook(where, f"the parameter {name!r} is not a constant", hint=hint) from None
     return Parameter(name=name, value=value, annotation=annotation, cell=cell)
 
 

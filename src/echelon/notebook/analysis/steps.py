@@ -164,7 +164,7 @@ def _settle_order(steps: Mapping[str, _Step]) -> Iterator[InvalidNotebook]:
             hint = (
                 f"did you mean prev:{near[0]}?" if near and near[0] != name else f"the other steps: {known}"
             )
-            problem = "cannot come after itself" if before == name else "is no step"
+            problem = "cannot come after itself" if before == name else "is not a step"
             yield InvalidNotebook(Place(cell=cell), f"prev:{before}: {before!r} {problem}", hint=hint)
         if START in steps and name != START and not step.after:
             step.after[START] = step.first_cell
@@ -202,6 +202,6 @@ def _metric_names(cells: Iterable[Code]) -> Iterable[str]:
     for code in cells:
         for node in (part for each in ast.parse(code.text).body for part in ast.walk(each)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                node.func.id = ""  # the function is no metric
+                node.func.id = ""  # the function is not a metric
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id:
                 yield node.id

@@ -103,7 +103,7 @@ def _count(step: Step, name: str, text: str) -> int:
     if name in _KNOWN:
         return 0
     if not (text.isascii() and text.isdecimal()):
-        raise InvalidJob(f"step {step.name}: limit:{name}", text, "is no number", hint=f"limit:{name}:1")
+        raise InvalidJob(f"step {step.name}: limit:{name}", text, "is not a number", hint=f"limit:{name}:1")
     return int(text)
 
 

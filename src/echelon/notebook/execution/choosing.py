@@ -38,8 +38,8 @@ class Choice(Protocol):
         """Names that a new pipeline run cannot have."""
 
     def open_volume(self, run: str, *, dry_run: bool = False) -> RunVolume | None:
-        """What holds the values of a new pipeline run, where that is no folder of this machine; made, unless
-        it exists."""
+        """What holds the values of a new pipeline run, where that is not a folder of this machine; made,
+        unless it exists."""
 
     def settings_of(self, step: Step) -> Settings:
         """What a step asks for there."""
