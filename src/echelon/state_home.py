@@ -69,7 +69,7 @@ def _is_on_volume(found: os.stat_result) -> bool:
 
 
 def named_state_home() -> Path:
-    """The state folder as it is named, whoever may write to it."""
+    """The state folder as it is named, without a check of who may write to it."""
     if home := os.environ.get("ECHELON_HOME"):
         try:
             return Path(home).expanduser().absolute()

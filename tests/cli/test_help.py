@@ -15,10 +15,10 @@ import pytest
 from click.shell_completion import BashComplete
 from tests.parents import end, parent
 
-from echelon.cli.commands.run import GROUPS
 from echelon.cli.commands.run import run as run_command
 from echelon.cli.main import COMMANDS
 from echelon.cli.main import cli as group
+from echelon.cli.options import GROUPS
 from echelon.errors import InvalidJob
 from echelon.jobfile import schema, settings_from
 from echelon.model.former import HIDDEN

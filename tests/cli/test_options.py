@@ -53,7 +53,7 @@ def test_what_is_for_pods_stands_in_a_section_of_its_own_with_its_defaults() -> 
         "default 10Gi",
         "default missing",
     ):
-        assert default in pods
+        assert default in " ".join(pods.split())  # however the lines break
     assert "KIND:SOURCE:/PATH[:ro]" in pods
 
 
@@ -137,7 +137,8 @@ def test_what_is_no_flag_is_a_key_all_the_same(setting: Field[object]) -> None:
 def test_a_setting_without_a_metavar_needs_none() -> None:
     """A number, a choice, a switch and pairs show by themselves how they are written; other text does not."""
     for option in setting_options(everywhere=False) + setting_options(everywhere=True):
-        assert option.is_flag or isinstance(option.type, click.Choice) or option.metavar, option.name
+        shown = option.hidden or option.metavar
+        assert shown or option.is_flag or isinstance(option.type, click.Choice), option.name
 
 
 @frozen

@@ -12,7 +12,7 @@ from echelon.cli.printing.say import say
 
 def confirm_deletion(question: str, about: Sequence[str], *, if_none: str) -> None:
     """Say what it is about, and ask; raises Abort for a no. `if_none` is the reason to say --yes where there
-    is not a terminal.
+    is no terminal.
     """
     if not sys.stdin.isatty():
         raise click.UsageError(f"without a terminal, say --yes if {if_none}")

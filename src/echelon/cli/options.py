@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.help import SectionedOption
+from echelon.cli.help import Group, SectionedOption
 from echelon.errors import InvalidJob
 from echelon.model.former import FORMER, HIDDEN, SWITCHES
-from echelon.model.settings import Settings
+from echelon.model.settings import ON_KUBERNETES, Settings
 from echelon.values import types_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,31 @@ MAP = click.Option(
     metavar="/PATH=FOLDER",
     help="with a Kubeflow job on this machine: what a path of its pods is here",
 )
+GROUPS = (
+    Group(
+        "What to run",
+        ("files", "module", "name", "env"),
+        ("overrides", "maps", "framework", "secret", "python", "snapshot", "include"),
+    ),
+    Group(
+        "How many",
+        ("workers", "procs", "gpus", "total_gpus", "cpus", "memory"),
+        ("gpu_type", "shares", "resource", "roles"),
+    ),
+    Group(
+        "Where and when",
+        ("on", "detach", "dry_run"),
+        ("priority", "queue_timeout", "no_wait", "force"),
+    ),
+    Group(
+        "Results and output",
+        ("results", "reuse_results"),
+        ("replace", "metric_pattern", "track", "format", "raw", "show_rank"),
+    ),
+    Group("Failures", ("restarts", "timeout"), ("stall", "grace")),
+    Group(ON_KUBERNETES, ("image", "namespace", "mount", "output", "checkpoints")),
+)
+"""How the help of `run` is arranged; the other settings of pods follow under the last heading."""
 _SUGGESTION = 2.0  # seconds that a shell's suggestion may take
 
 
@@ -135,8 +160,8 @@ def place_of(options: Mapping[str, Any]) -> str:
 
 
 def find_run(name: str | None, options: Mapping[str, Any], *, keep_stdin: bool = False) -> Run:
-    """The run that a command means: the one named, or the newest of this folder. What the user has not said
-    is told.
+    """The run that a command means: the one named, or the newest of this folder. A notice
+    says which, unless it was named.
     """
     from echelon.handle import Run
 

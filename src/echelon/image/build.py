@@ -23,7 +23,7 @@ from echelon.image.oci import Descriptor, Manifest, Platform
 from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry.repository import Repository
 from echelon.image.tidy import tidy
-from echelon.image.wheels import LIBC, Wanted, check_packages, check_python, install
+from echelon.image.wheels import LIBC, PackageSet, check_packages, check_python, install
 from echelon.values import frozen
 
 _WORTH_SAYING = 50_000_000  # bytes: smaller layers are sent too fast to announce
@@ -208,7 +208,7 @@ def _packages(
             f"{recipe.base} does not say which Python it has",
             hint="packages are installed for one version: say --python 3.12, or whichever it is",
         )
-    wanted = Wanted(
+    wanted = PackageSet(
         packages=recipe.packages,
         requirements=recipe.requirements,
         platform=platform,

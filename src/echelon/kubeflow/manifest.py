@@ -19,7 +19,7 @@ class Manifest:
     its path in the document. `objects` are the other documents of its files, which have to be in the cluster
     before the run; `runtimes` are those of TrainJobs, which only Trainer needs there. `volumes`, `workdir`
     and `unknown_env` are what pods have and this machine may not. `downloads` are what a TrainJob's
-    initializers would fetch before the start, which nobody does here."""
+    initializers would fetch before the start, which echelon does not do."""
 
     kind: str
     settings: Settings

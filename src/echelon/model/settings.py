@@ -229,8 +229,8 @@ class Settings:
     )
     keep_size: Text | None = _of_pods("now `keep`: the size of the small pod", metavar="SIZE")
     checkpoints: str | None = _of_pods(
-        "keep the checkpoints that the script writes to this folder of {output}, an entry each, while the "
-        "run goes on: with --restarts, pods that replace others get the newest back",
+        "keep the checkpoints in this folder of {output}, one entry each, outside of the workers during the "
+        "run; with --restarts, pods that replace others get the newest back",
         metavar="PATH",
     )
     collect: Sequence[str] | None = _of_pods("fetch this folder of the workers too", metavar="PATH")

@@ -122,7 +122,7 @@ def _on_screen(
 
 
 def _with_steps(lines: Iterable[LogLine], tell: Callable[[str], object]) -> Iterator[LogLine]:
-    """The same lines; before those of each step it is told which one it is."""
+    """The same lines; before those of each step, its name."""
     part = ""
     for line in lines:
         if line.part != part:
@@ -133,7 +133,7 @@ def _with_steps(lines: Iterable[LogLine], tell: Callable[[str], object]) -> Iter
 
 
 def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter, *, follow: bool) -> None:
-    """Print lines; where the run was restarted or resumed between two of them, that is told."""
+    """Print lines; where the run was restarted or resumed between two of them, a notice says so."""
     from echelon.cli.following.lines import DataPrinter
     from echelon.cli.printing import render
     from echelon.cli.printing.words import near, one_line

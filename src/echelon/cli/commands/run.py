@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.help import Group, SectionedCommand
-from echelon.cli.options import MAP, RAW_HELP, setting_options
+from echelon.cli.help import SectionedCommand
+from echelon.cli.options import GROUPS, MAP, RAW_HELP, setting_options
 from echelon.errors import InvalidJob
 from echelon.model.pods.pod import JOB, NATIVE
-from echelon.model.settings import ON_KUBERNETES, Settings
+from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
     from echelon.cli.printing.progress import CopyProgress
@@ -63,31 +63,6 @@ More examples:
   echelon run --as pytorchjob -n 4 --dry-run -o yaml train.py   what would be created for that
   echelon run --as trainjob -n 4 train.py         the same as a TrainJob, run by Kubeflow's Trainer
 """
-GROUPS = (
-    Group(
-        "What to run",
-        ("files", "module", "name", "env"),
-        ("overrides", "maps", "framework", "secret", "python", "snapshot", "include"),
-    ),
-    Group(
-        "How many",
-        ("workers", "procs", "gpus", "total_gpus", "cpus", "memory"),
-        ("gpu_type", "shares", "resource", "roles"),
-    ),
-    Group(
-        "Where and when",
-        ("on", "detach", "dry_run"),
-        ("priority", "queue_timeout", "no_wait", "force"),
-    ),
-    Group(
-        "Results and output",
-        ("results", "reuse_results"),
-        ("replace", "metric_pattern", "track", "format", "raw", "show_rank"),
-    ),
-    Group("Failures", ("restarts", "timeout"), ("stall", "grace")),
-    Group(ON_KUBERNETES, ("image", "namespace", "mount", "output", "checkpoints")),
-)
-"""How the help of `run` is arranged; the other settings of pods follow under the last heading."""
 
 
 class RunCommand(SectionedCommand):
@@ -130,7 +105,7 @@ class RunCommand(SectionedCommand):
             ["-f", "--file", "files"],
             multiple=True,
             type=click.Path(path_type=Path, readable=False),
-            help="a job file (YAML), or a Kubeflow job; what that needs may be in further files",
+            help="a job file (YAML), or a Kubeflow job with the objects that it needs (several times)",
         ),
         MAP,
         click.Option(
@@ -232,7 +207,7 @@ def run(
         return 0
     _check_ranks(show_rank, ranks_asked(job))
     volume = job.pod.code_volume if engine.traits.remote else None
-    with render.told_if_slow(f"sending the code to volume {volume.claim}") if volume else nullcontext():
+    with render.notice_if_slow(f"sending the code to volume {volume.claim}") if volume else nullcontext():
         handle = submit(
             prepared,
             engine,

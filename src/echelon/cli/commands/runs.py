@@ -326,7 +326,7 @@ def rm(
             if handle.uri in with_parent:
                 continue
             with_parent |= {step.uri for step in handle.steps().values()}
-            with render.told_if_slow(f"waiting until nothing of run {handle.name} is left"):
+            with render.notice_if_slow(f"waiting until nothing of run {handle.name} is left"):
                 kept = handle.remove(render.notice, force=force)
             gone.append(handle.name)
             render.kept(handle.name, kept)

@@ -100,7 +100,7 @@ def follow(
                     raise
             try:
                 trouble = _collect(run, watcher)
-                # What told the end may be gone by now, and what else tells it not be there yet.
+                # The source of the end may be gone by now, and another one not be there yet.
                 shown = run.status(progress=False)
                 status = fold(shown, ends)
             except UnknownRun:

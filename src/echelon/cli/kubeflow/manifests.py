@@ -71,12 +71,12 @@ def _any_start(_image: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _find_start(image: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """What an image starts, by its registry; None where that does not tell."""
-    from echelon.cli.printing.render import notice, told_if_slow
+    from echelon.cli.printing.render import notice, notice_if_slow
     from echelon.errors import EchelonError
     from echelon.image.starting import read_start
 
     try:
-        with told_if_slow(f"asking the registry what {image} starts"):
+        with notice_if_slow(f"asking the registry what {image} starts"):
             start = read_start(image)
     except EchelonError as error:
         notice(error.message)

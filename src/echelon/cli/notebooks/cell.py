@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.commands.run import GROUPS
 from echelon.cli.help import Group, SectionedCommand
-from echelon.cli.options import setting_options
+from echelon.cli.options import GROUPS, setting_options
 from echelon.cli.printing.say import shown
 from echelon.errors import EchelonError, InvalidJob
 

@@ -211,9 +211,9 @@ def show(notebook: Path, **options: Any) -> int:
     if (options["format"] or "text") != "text":
         render.data(rows, options["format"])
         return 0
-    told = [" ".join(row["tags"]) or _joined(row["steps"]) for row in rows]
-    width = max(map(len, told), default=0)
-    for row, tags in zip(rows, told, strict=True):
+    labels = [" ".join(row["tags"]) or _joined(row["steps"]) for row in rows]
+    width = max(map(len, labels), default=0)
+    for row, tags in zip(rows, labels, strict=True):
         colour = "cyan" if row["tags"] else "bright_black"
         say(f"{row['cell']:>4}  {style(tags.ljust(width), fg=colour)}  {row['line'][:70]}")
     _tell_problems(found)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields, replace
 from typing import Any, Literal
 
-from echelon.notebook.analysis.cells import Cell, InvalidNotebook, Place
+from echelon.notebook.analysis.cells import Cell, CellLine, InvalidNotebook
 from echelon.values import frozen
 
 Kind = Literal["imports", "functions", "pipeline-parameters", "pipeline-metrics", "skip"]
@@ -57,10 +57,10 @@ class CellTags:
 
 def read_tags(cell: Cell) -> CellTags:
     """What a cell's tags mean; raises InvalidNotebook for one whose value is wrong."""
-    return read_tag_list(cell.tags, Place(cell=cell.number))
+    return read_tag_list(cell.tags, CellLine(cell=cell.number))
 
 
-def read_tag_list(tags: Iterable[str], where: str | Place) -> CellTags:
+def read_tag_list(tags: Iterable[str], where: str | CellLine) -> CellTags:
     """What tags mean; `where` is where they stand, in messages."""
     found = CellTags()
     for tag in tags:
@@ -90,7 +90,7 @@ def _implied(tags: CellTags) -> Distribution:
     return "parameter-server" if tags.options.parameter_servers else "auto"
 
 
-def _add(found: CellTags, tag: str, where: str | Place) -> CellTags:
+def _add(found: CellTags, tag: str, where: str | CellLine) -> CellTags:
     word, _, value = tag.partition(":")
     if tag in KINDS:
         if found.kind not in (None, tag):
@@ -107,7 +107,7 @@ def _add(found: CellTags, tag: str, where: str | Place) -> CellTags:
     return replace(found, options=options)
 
 
-def _option(options: Options, tag: str, where: str | Place) -> Options | None:
+def _option(options: Options, tag: str, where: str | CellLine) -> Options | None:
     """The options with what a tag says; None for a tag that is not known."""
     word, _, value = tag.partition(":")
     match word:
@@ -143,7 +143,7 @@ def _option(options: Options, tag: str, where: str | Place) -> Options | None:
     return None
 
 
-def _step_name(text: str, where: str | Place) -> str:
+def _step_name(text: str, where: str | CellLine) -> str:
     if not _STEP_NAME.fullmatch(text):
         near = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
         hint = f"small letters, digits and _, such as {'step_' * near[:1].isdigit()}{near or 'train'}"
@@ -151,7 +151,7 @@ def _step_name(text: str, where: str | Place) -> str:
     return text
 
 
-def _distribution(text: str, where: str | Place) -> Distribution:
+def _distribution(text: str, where: str | CellLine) -> Distribution:
     name = text.rpartition(".")[2].lower()  # also as tf.distribute.experimental.MultiWorkerMirroredStrategy
     if name not in _DISTRIBUTIONS:
         hint = "MultiWorkerMirroredStrategy, ParameterServerStrategy or torch"
@@ -159,7 +159,7 @@ def _distribution(text: str, where: str | Place) -> Distribution:
     return _DISTRIBUTIONS[name]
 
 
-def _count(tag: str, text: str, where: str | Place, least: int = 1) -> int:
+def _count(tag: str, text: str, where: str | CellLine, least: int = 1) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) < least:
         raise InvalidNotebook(where, f"the tag {tag!r} needs a number of {least} or more", hint="workers:2")
     return int(text)

@@ -20,7 +20,7 @@ from echelon.notebook.execution.asking import job_of, local_settings, pod_settin
 from echelon.notebook.execution.places import OnThisMachine, Place, python_of
 from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import Options, PipelineFolder, PipelineRecord
-from echelon.notebook.kept.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
+from echelon.notebook.kept.volume import RunVolume, VolumeRequest, check_one_node, open_volume, wanted_volume
 from echelon.preparation.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
 
@@ -157,7 +157,7 @@ class _There:
     options: Options
     base: Settings
     image: str | None
-    wanted: Wanted
+    wanted: VolumeRequest
     tell: Tell
 
     def names_taken(self) -> Iterable[str]:
