@@ -218,7 +218,7 @@ def test_a_pickle_is_read_only_with_its_own_seal(tmp_path):
         replace_folder({"at": Opens(trace)}, "train", folder)
     pickled = (folder / PICKLE).read_bytes()
     other = hashlib.sha256(b"other").hexdigest()
-    with pytest.raises(CannotShip, match=r"value\['at'\], a .*Opens, which is no plain data") as refused:
+    with pytest.raises(CannotShip, match=r"value\['at'\], a .*Opens, which is not plain data") as refused:
         read_value(folder, "rank 0")
     assert PICKLE in refused.value.hint
     with pytest.raises(StateTrouble, match="is not the one that the rank wrote"):

@@ -331,7 +331,7 @@ def hostile() -> Iterator[tuple[str, bytes, str]]:
     honest = json.loads(base.manifest)
     yield "no json", b"<html>", "no JSON"
     yield "no kind", b"{}", "no kind of image"
-    yield "no layers", oci.encode(honest | {"layers": 3}), "layers are no list"
+    yield "no layers", oci.encode(honest | {"layers": 3}), "layers are not a list"
     yield (
         "a path for a digest",
         oci.encode(honest | {"config": {**honest["config"], "digest": "../../x"}}),

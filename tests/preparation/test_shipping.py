@@ -76,12 +76,14 @@ def test_who_leaves_says_where_results_go() -> None:
     """Unless a keeper takes them, as it does by default."""
     with pytest.raises(InvalidJob, match="no command to fetch") as caught:
         settle_remote(job(), Settings(script="train.py", on="k8s", detach=True, keep=0))
-    for way in ("--keep 0", "--output pvc:", "new:", "--linger"):
+    for way in ("--keep 0", "--output pvc:", "new:", "--keep 1h:0"):
         assert way in caught.value.hint
     assert settle_remote(job(keeper=Keeper()), Settings(script="train.py")).snapshot
 
 
-@pytest.mark.parametrize("more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"linger": "1h"}])
+@pytest.mark.parametrize(
+    "more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"keep": "1h:0"}, {"linger": "1h"}]
+)
 def test_who_leaves_and_has_said_it(more: dict[str, str]) -> None:
     given = Settings(script="train.py", on="k8s", detach=True, **more)  # type: ignore[arg-type]
     assert settle_remote(job(output=Output()), given).snapshot

@@ -54,7 +54,7 @@ class SectionedCommand(RenamedFlags):
             is_eager=True,
             expose_value=False,
             help="show every option",
-            callback=lambda ctx, _param, asked: _show(ctx, _EVERY) if asked else None,
+            callback=_show_every,
         )
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
@@ -69,7 +69,7 @@ class SectionedCommand(RenamedFlags):
                 is_eager=True,
                 expose_value=False,
                 help="show this; or the options whose name or text has the word",
-                callback=lambda ctx, _param, word: None if word is None else _show(ctx, word),
+                callback=_show,
                 shell_complete=self._complete_word,
             )
         return super().get_help_option(ctx)
@@ -145,8 +145,12 @@ class SectionedCommand(RenamedFlags):
         return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
-def _show(ctx: click.Context, word: str) -> None:
-    if not ctx.resilient_parsing:
+def _show(ctx: click.Context, _param: click.Parameter, word: str | None) -> None:
+    if word is not None and not ctx.resilient_parsing:
         ctx.meta[_SHOWN] = word
         click.echo(ctx.get_help())
         ctx.exit()
+
+
+def _show_every(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    _show(ctx, param, _EVERY if asked else None)
