@@ -330,7 +330,7 @@ def hostile() -> Iterator[tuple[str, bytes, str]]:
     base = Base()
     honest = json.loads(base.manifest)
     yield "no json", b"<html>", "not JSON"
-    yield "no kind", b"{}", "no kind of image"
+    yield "no kind", b"{}", "not a kind of image"
     yield "no layers", oci.encode(honest | {"layers": 3}), "layers are not a list"
     yield (
         "a path for a digest",
