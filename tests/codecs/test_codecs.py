@@ -170,7 +170,7 @@ def test_what_is_no_data_is_refused_by_its_name_and_type(tmp_path, value, place,
     assert refused.value.kind.endswith(kind)
     assert hint in refused.value.hint
     assert sorted(each.name for each in (tmp_path / "value").iterdir()) == [SUMS, VALUE, PICKLE]
-    with pytest.raises(CannotShip, match="no plain data"):
+    with pytest.raises(CannotShip, match="not plain data"):
         read_value(tmp_path / "value", "rank 0")
 
 

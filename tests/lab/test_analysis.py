@@ -125,7 +125,7 @@ def test_a_notebook_without_steps_says_so() -> None:
 
 
 def test_what_is_no_notebook_is_refused() -> None:
-    with pytest.raises(InvalidNotebook, match="no notebook of version 4"):
+    with pytest.raises(InvalidNotebook, match="not a notebook of version 4"):
         analyse({"worksheets": []}, Path("old.ipynb"))
 
 

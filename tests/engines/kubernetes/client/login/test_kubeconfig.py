@@ -201,7 +201,7 @@ BOTH = {"certificate-authority-data": "AAAA", "insecure-skip-tls-verify": True}
         (config("red", current="red") | {"users": []}, "names user 'red'", "set-context"),
         (config("red", current="red", server=""), "has no server", "kubeconfig"),
         (config("red", current="red", server="https://a:b"), "b, which is not an address", "HOST:PORT"),
-        (config("red", current="red", server="ssh://a"), "no address", "HOST:PORT"),
+        (config("red", current="red", server="ssh://a"), "not an address", "HOST:PORT"),
         (config("red", current="red", cluster=BOTH), "insecure-skip-tls-verify", "remove one"),
         (config("red", current="red", cluster={"certificate-authority-data": "é"}), "not base64", ""),
         (config("red", current="red", user={"client-key": "x"}), "only one of", "both"),
