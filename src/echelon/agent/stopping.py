@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 INTERRUPT, TERMINATE, KILL = "SIGINT", "SIGTERM", "SIGKILL"
 SIGNALS = (INTERRUPT, TERMINATE, KILL)
-GIVING = 600.0  # seconds that the end of a run waits at most until its checkpoints have been given
+GIVING_AT_END = 600.0  # seconds that the end of a run waits at most until its checkpoints have been given
 LEAVE = "leave"  # a worker was told to leave: its pod is preempted, evicted, drained or deleted
 STOP, TIMEOUT = "stop", "timeout"  # the run was stopped; its time limit has passed
 FAILURE, DONE = "failure", "done"  # another rank or worker has failed; the run has succeeded without this one

@@ -10,7 +10,7 @@ from echelon.agent.gang.keeper_link import KeeperLink
 from echelon.agent.gang.rounds import Rounds
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
-from echelon.agent.stopping import GIVING
+from echelon.agent.stopping import GIVING_AT_END
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Checkpointing:
         now = time.monotonic()
         if self._gang.ends and self._ends_since is None:
             self._ends_since = now
-        late = self._ends_since is not None and now - self._ends_since > GIVING
+        late = self._ends_since is not None and now - self._ends_since > GIVING_AT_END
         if self._gang.held and (late or self.is_settled()):
             self._gang.proceed(now)
             self.on_ready()

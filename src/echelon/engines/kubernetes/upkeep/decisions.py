@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelon.agent.stopping import GIVING
+from echelon.agent.stopping import GIVING_AT_END
 from echelon.engines.kubernetes import names, record
 from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.diagnose import Trouble, gives_up
@@ -174,7 +174,7 @@ def _is_overdue(stop: Stop, job: Job, jobs: Sequence[Object], pods: Sequence[Obj
     # From SIGINT to SIGKILL ranks have their grace twice.
     patience = _STOP_PATIENCE + 2 * (stop.grace or grace_in_pods(job))
     if job.pod.checkpoints is not None and job.pod.keeper is not None and not stop.now:
-        patience += GIVING
+        patience += GIVING_AT_END
     return stop.outcome == "failed" or now - stop.at > (patience if leads else record.SUBMISSION)
 
 
