@@ -81,12 +81,15 @@ def test_who_leaves_says_where_results_go() -> None:
     assert settle_remote(job(keeper=Keeper()), Settings(script="train.py")).snapshot
 
 
-@pytest.mark.parametrize(
-    "more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"keep": "1h:0"}, {"linger": "1h"}]
-)
+@pytest.mark.parametrize("more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"linger": "1h"}])
 def test_who_leaves_and_has_said_it(more: dict[str, str]) -> None:
     given = Settings(script="train.py", on="k8s", detach=True, **more)  # type: ignore[arg-type]
     assert settle_remote(job(output=Output()), given).snapshot
+
+
+def test_who_leaves_and_lets_the_workers_keep_the_results() -> None:
+    given = Settings(script="train.py", on="k8s", detach=True, keep="1h:0")
+    assert settle_remote(to_job(given, name="fm"), given).pod.keeper is None
 
 
 @pytest.mark.parametrize(
