@@ -24,6 +24,7 @@ def _pod_options() -> list[click.Parameter]:
     chosen = {option.name: option for option in setting_options(everywhere=False)}
     for name, text in OF_SERVERS.items():
         chosen[name].help = text
+        chosen[name].metavar = (chosen[name].metavar or "").partition("|")[0] or None  # without N/gpu
     return [chosen[name] for name in OF_SERVERS]
 
 
