@@ -62,9 +62,7 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
             )
 
 
-def read_shapes(
-    page: Callable[[int, str], bytes], shape: type[T], access: Access, size: int
-) -> list[T]:
+def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access, size: int) -> list[T]:
     """Every object of a list as a `shape`: `page(limit, mark)` is one page as the server wrote it.
 
     An object that does not have the shape is left out: it must not hide the others."""
