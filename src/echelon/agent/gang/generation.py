@@ -65,7 +65,7 @@ class Generation:
         if self.lost:
             return "worker %d" % self.lost[0][0]
         rank = self.ends[-1]["rank"] if self.ends else None
-        return None if rank is None else "rank %d" % rank
+        return None if rank is None else "rank %s" % rank
 
     @property
     def lateness(self) -> Lateness:
