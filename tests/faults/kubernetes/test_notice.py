@@ -42,7 +42,6 @@ def test_a_worker_is_preempted_and_all_ranks_save(
     own_cluster: Target, terminal: Terminal, real_nodes: list[str], give_gpus: Callable[..., None]
 ) -> None:
     """One GPU on each of two nodes; what preempts takes one of them for a while."""
-    assert own_cluster
     for node in real_nodes[:2]:
         give_gpus(node, 1)
     kubectl = terminal.kubectl
