@@ -17,7 +17,12 @@ from tests.ui.played import LOAD, TRAIN, Played, PlayedCluster
 from tests.ui.test_live import Page
 
 from echelon.engines.local.engine import LocalEngine
+from echelon.engines.memory.engine import MemoryEngine
 from echelon.model.program import Step
+from echelon.model.state import State
+from echelon.model.status import RunSummary
+from echelon.ui.polled import Polled
+from echelon.ui.reading import Reading
 
 Serve = Callable[..., Client]
 
@@ -169,3 +174,20 @@ def test_looking_leaves_everything_as_it_is(serve: Serve, home: Path) -> None:
     for path in ("", "/t-1", "/t-1/graph", "/t-1/events", "/t-1/logs"):
         client.get(f"/api/runs{path}")
     assert stamps() == before
+
+
+def test_of_many_steps_the_list_has_those_that_go_on_and_a_page_leads_to_those_that_were_kept() -> None:
+    def row(number: int) -> RunSummary:
+        state: State = "running" if number == 300 else "succeeded"
+        name = f"tune-{number}"
+        return RunSummary(name=name, uri=f"local://{name}", state=state, created=float(number), parent="tune")
+
+    sweep = RunSummary(name="tune", uri="local://tune", state="running", created=0.0, steps=300)
+    rows = [sweep, *map(row, range(1, 301))]
+    reading = Reading(MemoryEngine())
+    reading.rows = Polled(lambda: rows, every=1e9)
+    (found,) = reading.nested()
+    assert [step["name"] for step in found["below"]] == [f"tune-{n}" for n in (*range(1, 100), 300)]
+    assert found["more"] == 200
+    steps = [Step(name="1", state="kept"), Step(name="2", run="local://tune-2"), Step(name="301")]
+    assert reading.links("tune", steps) == {"1": "tune-1", "2": "tune-2"}

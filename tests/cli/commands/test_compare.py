@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.parents import end, parent
 
+from echelon.cli.commands.compare import _show
+from echelon.comparison.comparing import CodeDifference, Compared, Comparison
 from echelon.engines.abilities import ShippedCode
 from echelon.errors import InvalidJob, UnknownRun
 from echelon.handle import Run
@@ -90,3 +92,18 @@ def test_what_cannot_be_compared(call: Call, home: Path) -> None:
     assert (few.returncode, "fewer than two runs" in few.stderr) == (InvalidJob.exit_code, True)
     twice = call("compare", "fm-1", "fm-1")
     assert (twice.returncode, "named twice" in twice.stderr) == (InvalidJob.exit_code, True)
+
+
+def test_code_that_was_not_kept_is_told_of_a_few_runs_only(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"tune-{number}" for number in range(1, 101)]
+    runs = tuple(
+        Compared(name=name, uri=name, state="succeeded", created=0.0, seconds=1.0, restarts=0)
+        for name in names
+    )
+    code = tuple(CodeDifference(run=name, verdict="unknown", reason="no copy was kept") for name in names[1:])
+    _show(Comparison(runs=runs, differences=(), code=code, metrics=()), whole=False)
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("code of")]
+    assert told == [
+        *(f"code of tune-1 and tune-{number}: no copy was kept" for number in range(2, 6)),
+        "code of 95 more runs: not known; -o json has why",
+    ]

@@ -83,7 +83,8 @@ def give(
     which another try goes on where this one ended.
     """
     sums = {name: sum(each[name] for each in stated) for name in ("files", "size")}
-    sums["unsafe"] = int(unsafe)
+    if unsafe:
+        sums["unsafe"] = 1
     with _conversation(address) as wire:
         if _introduce(wire, secret, worker, sums):
             return

@@ -81,10 +81,16 @@ def _show(found: Comparison, *, whole: bool) -> None:
 
     _show_facts(found)
     for code in found.code:
-        if code.verdict != "same":
+        if code.verdict == "differs":
             say()
             say(_headline(code, found.runs[0].name))
             _show_files(code, whole=whole)
+    if unknown := [code for code in found.code if code.verdict == "unknown"]:
+        say()
+        for code in unknown[:_BESIDE]:
+            say(_headline(code, found.runs[0].name))
+        if len(unknown) > _BESIDE:
+            say(f"code of {len(unknown) - _BESIDE} more runs: not known; -o json has why")
     if all(code.verdict == "same" for code in found.code):
         say()
         say("the same code")

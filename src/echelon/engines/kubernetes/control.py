@@ -105,10 +105,14 @@ def at_work(api: Api, record: Record, pods: Sequence[Object], keeper: str | None
 
 
 def tell_keeper(api: Api, record: Record, keeper: str) -> bool:
-    """Tell the run's keeper, given by its pod, that this client fetches; False if it does not answer. Raises
-    Denied without the right.
+    """Tell the run's keeper, given by its pod, that this client fetches; False if it does not answer, though
+    it had the time to start. Raises Denied without the right.
     """
-    return _order(api, record, keeper, "fetch", json.dumps({"client": process_name(), "seconds": _AT_WORK}))
+    order = "fetch", json.dumps({"client": process_name(), "seconds": _AT_WORK})
+    deadline = time.monotonic() + _LISTENING
+    while not (told := _order(api, record, keeper, *order)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return told
 
 
 def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequence[Object]) -> None:

@@ -5,10 +5,10 @@ server may answer for it. Behind this border a field that the engine reads has t
 it, or it is missing, which every reader copes with. What a text says is not checked here: its readers do
 (`record` for records). Pure.
 
-Objects of the kinds in `shapes` are read into those at once (`decode`): one with a field of another type is
-damaged, and hides no other. Pods, Jobs, Kubeflow's and those that are read in one place only stay
-dictionaries (`admit`): what is of another type is taken out, `metadata`, `spec` and `status` are always
-there, an entry of a list without what it is known by is left out, and so is an object without a name."""
+Objects with a shape of their kind (`shapes`) are read into it at once (`decode`): one with a field of another
+type is damaged, and hides no other. Others stay dictionaries (`admit`): what is of another type is taken out,
+`metadata`, `spec` and `status` are always there, an entry of a list without what it is known by is left out,
+and so is an object without a name."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class RunStore:
         """The folder of an existing run; raises UnknownRun with the nearest name otherwise."""
         folder = self.dir(name)
         if not os.path.lexists(folder.path):
-            raise unknown_run(name, self.names, _ELSEWHERE)
+            raise unknown_run(name, self.names(), _ELSEWHERE)
         return folder
 
     def read(self, name: str) -> Record:
@@ -226,9 +226,9 @@ def read_final(folder: RunDir) -> Event | None:
 
 
 def is_over(folder: RunDir) -> bool:
-    """Whether the end of a run is written down, and can be read."""
+    """Whether the end of a run is written down, and what tells of it can be read."""
     try:
-        return read_final(folder) is not None
+        return inspect(folder)[1] is not None
     except RunDamaged:
         return False
 
