@@ -327,7 +327,7 @@ def test_a_reader_that_goes_away(home: Path, cli: Call, write: Write) -> None:
         ["bash", "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout == "0\n1\n141\n"
-    assert "run fm goes on" in done.stderr
+    assert "run fm continues" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Broken" not in done.stderr
     assert cli("wait", "fm").returncode == 0

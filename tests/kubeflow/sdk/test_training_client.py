@@ -205,7 +205,7 @@ def test_a_queue_of_kueues_is_the_runs(client: TrainingClient) -> None:
         ({"name": "a", "train_func": train, "job_kind": "PaddleJob"}, "job_kind"),
         ({"name": "a", "train_func": train, "resources_per_worker": 3}, "resources_per_worker"),
         ({"name": "a", "train_func": train, "volumes": [{"name": "v"}]}, "volume_mounts"),
-        ({"job": {"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v7"}}, "no version"),
+        ({"job": {"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v7"}}, "is not a version"),
     ],
 )
 def test_a_callers_mistake_is_a_value_error(

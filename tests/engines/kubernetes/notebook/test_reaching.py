@@ -45,7 +45,7 @@ def test_a_job_of_anybody_else_is_left_alone() -> None:
     job["metadata"]["labels"] = {}
     error = up(job, asked=ASKED)
     assert isinstance(error, Refused)
-    assert "no notebook server of echelon's" in error.message
+    assert "is not a notebook server of echelon's" in error.message
 
 
 def test_why_a_server_ended_at_its_start() -> None:
