@@ -235,7 +235,7 @@ def _show_many_workers(cluster: Cluster) -> None:
 
 def _crowd(cluster: Cluster) -> float:
     name = f"crowd-{next(_number)}"
-    where = ["--node-selector", "testbed/fake=true", "--toleration", "testbed/fake", "--linger", "1m"]
+    where = ["--node-selector", "testbed/fake=true", "--toleration", "testbed/fake", "--keep", "1m"]
     words = ["-d", "--name", name, "--image", cluster.image, "-n", str(CROWD), *where, "script.py"]
     began = heard_well(cluster, _echelon(cluster, "run", *words)).began
 

@@ -243,11 +243,11 @@ def test_logs_as_they_come(home: Path) -> None:
         ("train.py", {"on": "mars"}, InvalidJob, "mars"),
         (print, {}, CannotShip, "print"),
         (3, {}, InvalidJob, "without calling it"),
-        ("train.py", {"args": 3}, InvalidJob, "args: 3 is no list"),
+        ("train.py", {"args": 3}, InvalidJob, "args: 3 is not a list"),
         (write, {"args": "text"}, InvalidJob, "args: 'text' is one text"),
-        (write, {"args": 3}, InvalidJob, "args: 3 is no list"),
+        (write, {"args": 3}, InvalidJob, "args: 3 is not a list"),
         (write, {"args": {"name": 1}}, InvalidJob, "kwargs={"),
-        (write, {"kwargs": [1]}, InvalidJob, "kwargs: [1] is no dict"),
+        (write, {"kwargs": [1]}, InvalidJob, "kwargs: [1] is not a dict"),
     ],
 )
 def test_mistakes(home: Path, what: Any, more: dict[str, Any], kind: type[EchelonError], said: str) -> None:

@@ -81,7 +81,7 @@ def gpu_nodes_in_all(*sizes: int) -> Cluster:
 
 
 def test_cpus_and_memory_for_each_gpu() -> None:
-    seats, world = shape_of(gpu_nodes(8, 8), total_gpus=6, cpus_per_gpu=20, memory_per_gpu="16Gi")
+    seats, world = shape_of(gpu_nodes(8, 8), total_gpus=6, cpus="20/gpu", memory="16Gi/gpu")
     assert seats == [("n0", 3), ("n1", 3)], "64 cores are enough for three GPUs with 20 each"
     assert world.groups[0].resources.cpus == Amount(request=60)
     assert world.groups[0].resources.memory == Amount(request=48 * 2**30)
@@ -169,7 +169,8 @@ def test_without_a_look_at_the_nodes_no_shape_is_chosen() -> None:
         ({"shares": "any"}, "shares"),
         ({"total_gpus": 4, "gpus": 2, "shares": "any"}, "shares"),
         ({"total_gpus": 4, "cpus": 8}, "cpus"),
-        ({"memory_per_gpu": "1Gi"}, "memory_per_gpu"),
+        ({"memory": "1Gi/gpu"}, "memory"),
+        ({"gpus": 2, "cpus": "4/gpu"}, "cpus"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(said: dict[str, Any], field: str) -> None:

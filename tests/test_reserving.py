@@ -90,10 +90,10 @@ def test_no_two_runs_of_this_machine_write_to_one_folder(cli: Cli, home: Path, t
     wait_until(lambda: Path("runs/a/checkpoint").exists(), "the checkpoint of run a")
     Path("link").symlink_to("runs/a")
     for results in ("runs/a", "link"):
-        second = cli("run", "-d", "--name", "b", "--resume", "--results", results, "stay.py")
+        second = cli("run", "-d", "--name", "b", "--reuse-results", "--results", results, "stay.py")
         assert (second.returncode, "run 'a' writes to it" in second.stderr) == (115, True), second.stderr
     other = tmp_path / "state-2"
-    words = ("run", "-d", "--name", "b", "--resume", "--results", "link", "stay.py")
+    words = ("run", "-d", "--name", "b", "--reuse-results", "--results", "link", "stay.py")
     elsewhere = cli(*words, env={**os.environ, "ECHELON_HOME": str(other)})
     assert (elsewhere.returncode, f"run 'a' of {home}" in elsewhere.stderr) == (115, True), elsewhere.stderr
     assert [row.name for row in LocalEngine(home).runs()] == ["a"]

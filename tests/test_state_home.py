@@ -37,7 +37,7 @@ def test_a_home_that_is_no_absolute_path(home: str, monkeypatch: pytest.MonkeyPa
     for name in ("ECHELON_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", home)
-    with pytest.raises(StateTrouble, match="is no absolute path") as caught:
+    with pytest.raises(StateTrouble, match="is not an absolute path") as caught:
         state_home()
     assert "ECHELON_HOME" in caught.value.hint
 

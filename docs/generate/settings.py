@@ -15,6 +15,7 @@ import click
 
 from echelon.cli.commands.run import run
 from echelon.jobfile.json_schema import schema
+from echelon.model.former import HIDDEN
 from echelon.model.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "settings.md"
@@ -74,7 +75,7 @@ def _keys(kind: str) -> str:
 
 def _sections() -> Iterator[str]:
     sections: dict[str, list[str]] = {}
-    for field in dataclasses.fields(Settings):
+    for field in (each for each in dataclasses.fields(Settings) if each.name not in HIDDEN):
         title = field.metadata.get("section") or _GENERAL
         sections.setdefault(title, []).append(_row(field))
     for title, rows in sections.items():
@@ -89,7 +90,8 @@ def _row(field: dataclasses.Field[Any]) -> str:
 
 
 def _flags() -> dict[str, click.Option]:
-    return {each.name or "": each for each in run.params if isinstance(each, click.Option)}
+    options = (each for each in run.params if isinstance(each, click.Option) and not each.hidden)
+    return {each.name or "": each for each in options}
 
 
 def _spelling(flag: click.Option) -> str:

@@ -116,9 +116,9 @@ def _check_arguments(args: object, kwargs: object) -> None:
         raise InvalidJob("args", args, "is one text", hint='give a list of words: args=["--epochs", "3"]')
     if isinstance(args, Mapping) or not isinstance(args, Iterable):
         hint = "a function takes args=[3], or kwargs={'epochs': 3}"
-        raise InvalidJob("args", args, "is no list", hint=hint)
+        raise InvalidJob("args", args, "is not a list", hint=hint)
     if not isinstance(kwargs, Mapping | None):
-        raise InvalidJob("kwargs", kwargs, "is no dict", hint="give names: kwargs={'epochs': 3}")
+        raise InvalidJob("kwargs", kwargs, "is not a dict", hint="give names: kwargs={'epochs': 3}")
 
 
 def _script(what: object, args: Sequence[object], kwargs: Mapping[str, object] | None) -> dict[str, object]:

@@ -26,7 +26,7 @@ from echelon.observation.step_runs import StepRuns, are_in
 from echelon.preparation.sources import Target, find_surroundings, where_to_look
 from echelon.state_home import state_home
 
-Found = tuple[RunRef, Engine]
+RunAndEngine = tuple[RunRef, Engine]
 T = TypeVar("T")
 Tell = Callable[[str], object]
 _PATIENCE = 6.0  # seconds for a place that is only looked into because the run is not where it was expected
@@ -48,7 +48,7 @@ class UnknownHere(UnknownRun):
 
 def find(
     uri: str | None, target: Target, tell: Tell = lambda _note: None, *, keep_stdin: bool = False
-) -> Found:
+) -> RunAndEngine:
     """A run that exists: by its address, by its name, as a step of a run, or the newest of this folder.
 
     A bare name that the default place does not know is looked up in the other one, unless the target names a
@@ -98,7 +98,7 @@ def earlier_pipelines() -> dict[str, Path]:
     return found
 
 
-def _named(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
+def _named(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> RunAndEngine:
     try:
         return _read(uri, target, keep_stdin=keep_stdin)
     except UnknownRun as error:
@@ -111,7 +111,7 @@ def _named(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
         return _elsewhere(uri, [uri], target, error, tell)
 
 
-def _elsewhere(uri: str, names: Sequence[str], target: Target, error: UnknownRun, tell: Tell) -> Found:
+def _elsewhere(uri: str, names: Sequence[str], target: Target, error: UnknownRun, tell: Tell) -> RunAndEngine:
     """The run that has one of the names in the other place. Raises `error` if there is none."""
     try:
         other = next(filter(None, (_in_other_place(name, target) for name in names)), None)
@@ -124,7 +124,7 @@ def _elsewhere(uri: str, names: Sequence[str], target: Target, error: UnknownRun
     return other
 
 
-def _read(uri: str, target: Target, *, keep_stdin: bool = False) -> Found:
+def _read(uri: str, target: Target, *, keep_stdin: bool = False) -> RunAndEngine:
     """Raises UnknownRun if there is none."""
     found = where_to_look(target, find_surroundings())
     ref = parse_uri(uri, found.on or LOCAL)
@@ -141,7 +141,7 @@ def _read(uri: str, target: Target, *, keep_stdin: bool = False) -> Found:
     return ref, engine
 
 
-def _parent(name: str, target: Target) -> Found | None:
+def _parent(name: str, target: Target) -> RunAndEngine | None:
     """The run of this machine that has that name, if it is made of runs in the place that is meant: it is one
     of that place, too. None if there is none.
     """
@@ -156,7 +156,7 @@ def _parent(name: str, target: Target) -> Found | None:
     return None
 
 
-def _step(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
+def _step(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> RunAndEngine:
     """The run of NAME/STEP: as its parent has it, if that is on this machine, or by its name."""
     parent_name, _, wanted = uri.partition("/")
     parents = (_parent(name, target) for name in (parent_name, *cut_names(parent_name)))
@@ -178,7 +178,7 @@ def _step(uri: str, target: Target, tell: Tell, *, keep_stdin: bool) -> Found:
     return _elsewhere(uri, names, target, unknown, tell)
 
 
-def _step_of(ref: RunRef, engine: Engine, wanted: str, *, keep_stdin: bool) -> Found:
+def _step_of(ref: RunRef, engine: Engine, wanted: str, *, keep_stdin: bool) -> RunAndEngine:
     record, status = read_standing(engine, ref)
     step = next((each for each in status.steps if each.name in (wanted, wanted.replace("-", "_"))), None)
     if step is None:
@@ -209,7 +209,7 @@ def _why_no_run(step: Step) -> str:
     return f"has no run: {step.state}" + (f": {step.reason}" if step.reason else "")
 
 
-def _in_other_place(name: str, target: Target) -> Found | None:
+def _in_other_place(name: str, target: Target) -> RunAndEngine | None:
     """The user's own run of that name on the cluster, if this machine is the default, or the other way round;
     None if there is none.
     """
@@ -218,7 +218,7 @@ def _in_other_place(name: str, target: Target) -> Found | None:
         on=CLUSTER if default == LOCAL else LOCAL, context=target.context, namespace=target.namespace
     )
 
-    def look() -> Found | None:
+    def look() -> RunAndEngine | None:
         ref, engine = _read(name, other)
         record = engine.read(ref)
         own = not engine.traits.shared or (record.user or record.owner) == current_user()
@@ -253,7 +253,7 @@ def look_elsewhere(look: Callable[[], T | None]) -> T | None:
     return found[0] if found else None
 
 
-def _newest(target: Target) -> Found:
+def _newest(target: Target) -> RunAndEngine:
     """The newest run of this folder that is still known; with a target, there."""
     for uri in started_from(Path.cwd()):
         ref = parse_uri(uri, LOCAL)

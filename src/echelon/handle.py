@@ -243,7 +243,7 @@ class Run:
         check_argument(
             "since", since, int | float | None, "give a time as time.time() does: time.time() - 300"
         )
-        from echelon.observation.lines import Wanted, lines_from_last, lines_of
+        from echelon.observation.lines import LineFilter, lines_from_last, lines_of
 
         self.check_exists(rank, worker)
         if self.has_steps:
@@ -252,7 +252,7 @@ class Run:
             return parts.lines(
                 self._engine, self._ref, rank=rank, worker=worker, follow=follow, tail=tail, since=since
             )
-        wanted = Wanted(rank=rank, worker=worker, since=since)
+        wanted = LineFilter(rank=rank, worker=worker, since=since)
         if tail is not None:
             return lines_from_last(self._engine, self._ref, wanted, tail, follow=follow)
         return lines_of(self._engine, self._ref, wanted, follow=follow)

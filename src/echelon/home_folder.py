@@ -1,4 +1,4 @@
-"""The user's home folder, which not every user has: a container may run under an id that nobody knows. `Path`
+"""The user's home folder, which not every user has: a container may run under an id that has no user. `Path`
 raises there, for `~` and for `~name`; a shell leaves them as they are, and so do we."""
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def resume(
 def _check(status: Status, *, again: bool) -> None:
     name = status.name
     if status.state == "succeeded" and not again:
-        hint = "`echelon run --resume --results DIR` trains another run in its results"
+        hint = "`echelon run --reuse-results --results DIR` trains another run in its results"
         if status.step_word == "trial":
             hint = "every trial has succeeded; another sweep needs another --name"
         elif status.steps:

@@ -69,7 +69,7 @@ def _is_on_volume(found: os.stat_result) -> bool:
 
 
 def named_state_home() -> Path:
-    """The state folder as it is named, whoever may write to it."""
+    """The state folder as it is named, without a check of who may write to it."""
     if home := os.environ.get("ECHELON_HOME"):
         try:
             return Path(home).expanduser().absolute()
@@ -82,7 +82,7 @@ def named_state_home() -> Path:
         return Path(base) / "echelon"
     home = os.environ.get("HOME", "/")
     if not home.startswith("/"):  # every folder would have a state of its own
-        raise StateTrouble(f"HOME: {home!r} is no absolute path", hint="set it, or ECHELON_HOME, to one")
+        raise StateTrouble(f"HOME: {home!r} is not an absolute path", hint="set it, or ECHELON_HOME, to one")
     found = home_folder()
     if found is None:
         raise StateTrouble("there is no home folder to keep the state in", hint="set ECHELON_HOME")

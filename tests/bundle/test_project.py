@@ -93,7 +93,7 @@ def test_the_home_is_not_shipped_by_accident(home: Path) -> None:
     (home / ".git").mkdir()
     script_in(home)
     for refused in (home, home.parent, Path("/")):
-        with pytest.raises(CannotShip, match="is no project") as caught:
+        with pytest.raises(CannotShip, match="is not a project") as caught:
             pack(refused)
         assert ".echelonignore" in caught.value.hint
     (home / ".echelonignore").write_text("id_rsa\n")
@@ -101,7 +101,7 @@ def test_the_home_is_not_shipped_by_accident(home: Path) -> None:
 
 
 def test_what_is_no_folder_is_named(home: Path) -> None:
-    with pytest.raises(CannotShip, match="missing is no folder"):
+    with pytest.raises(CannotShip, match="missing is not a folder"):
         pack(home / "missing")
-    with pytest.raises(CannotShip, match=r"train\.py is no folder"):
+    with pytest.raises(CannotShip, match=r"train\.py is not a folder"):
         pack(script_in(home / "work"))

@@ -344,7 +344,7 @@ def test_an_include_that_is_named_like_a_glob_means_itself(root: Path) -> None:
         ("", "is not below the project"),
         ("a/../..", "is not below the project"),
         ("a\0b", "is not below the project"),
-        ("**x", "is no glob"),
+        ("**x", "is not a glob"),
         ("link/file", "lies behind a symbolic link"),
         ("link/f*", "matches nothing"),
     ],

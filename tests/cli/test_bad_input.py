@@ -87,7 +87,7 @@ def check_nothing_left(home: Path) -> None:
         (["--memory", "9999Ti", "hello.py"], 113, ["memory asked for", "lower --memory"]),
         (["--resource", "rdma/hca=1", "hello.py"], 113, ["resource 'rdma/hca'"]),
         (["--results", "hello.py", "hello.py"], 115, ["hello.py is not a folder", "--results"]),
-        (["--results", "folder", "hello.py"], 115, ["folder is not empty", "--resume"]),
+        (["--results", "folder", "hello.py"], 115, ["folder is not empty", "--reuse-results"]),
     ],
 )
 def test_a_mistake_is_one_line_and_a_hint(
@@ -135,8 +135,8 @@ def test_mistakes_about_a_run(cli: Call, call: Call, hello: str) -> None:
     for words, code, said in (
         (["logs", "../../etc"], 110, "is not a run's name"),
         (["logs", "fm", "--since", "yesterday"], 110, "since: 'yesterday' is not a time"),
-        (["logs", "fm", "--rank", "2"], 110, "rank: 2 is no rank of run 'fm'"),
-        (["logs", "fm", "--worker", "9"], 110, "worker: 9 is no worker of run 'fm'"),
+        (["logs", "fm", "--rank", "2"], 110, "rank: 2 is not a rank of run 'fm'"),
+        (["logs", "fm", "--worker", "9"], 110, "worker: 9 is not a worker of run 'fm'"),
         (["wait", "fm", "--timeout", "soon"], 110, "timeout: 'soon' is not a time"),
         (["get", "fm", "no/such.pt"], 110, "path: 'no/such.pt' is not among the results"),
         (["get", "fm", "../../hello.py"], 110, "path: '../../hello.py' is outside the results"),
@@ -165,9 +165,9 @@ def test_a_name_that_exists(cli: Call, hello: str) -> None:
     )
     check_refused(cli("run", "--name", "fm", hello), 112, "a run named 'fm' exists", "echelon rm fm")
     check_refused(
-        cli("run", "--name", "fm", "--resume", hello),
+        cli("run", "--name", "fm", "--reuse-results", hello),
         112,
-        "`echelon resume fm` starts it again as it was; --resume --replace goes on in its results",
+        "`echelon resume fm` starts it again as it was; --reuse-results --replace goes on in its results",
     )
     assert cli("status", "fm", "-o", "json").stdout == before
     assert not Path("elsewhere").exists()
@@ -177,9 +177,9 @@ def test_a_name_is_free_again_after_rm_and_results_stay(cli: Call, hello: str) -
     assert cli("run", "--name", "fm", hello).returncode == 0
     assert cli("rm", "fm").stdout == "fm\n"
     assert Path("runs/fm/logs/rank-0.log").read_text() == "hello from 0\n"
-    check_refused(cli("run", "--name", "fm", hello), 115, "results folder", "is not empty", "--resume")
+    check_refused(cli("run", "--name", "fm", hello), 115, "results folder", "is not empty", "--reuse-results")
     check_refused(cli("status", "fm"), 111)
-    assert cli("run", "--name", "fm", "--resume", hello, "again").returncode == 0
+    assert cli("run", "--name", "fm", "--reuse-results", hello, "again").returncode == 0
     assert "hello from 0 again\n" in Path("runs/fm/logs/rank-0.log").read_text()
 
 

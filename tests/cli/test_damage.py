@@ -185,7 +185,7 @@ def live(stay: str, home: Path) -> Callable[[], Path]:
     """A run whose processes go on, beside a healthy one."""
 
     def start() -> Path:
-        assert main.call(["run", "-d", "--name", "fm", "--resume", stay]) == 0
+        assert main.call(["run", "-d", "--name", "fm", "--reuse-results", stay]) == 0
         wait_for("runs/fm/pid-0")
         Path("runs/fm/pid-0").unlink()
         return home / "runs" / "fm"

@@ -43,7 +43,7 @@ def test_reading_commands(cli: Call, hello: str) -> None:
 def test_a_run_goes_on(cli: Call, stay: str, workers: str) -> None:
     done = call_full(["run", "-n", workers, "--name", "fm", stay])
     assert done.returncode == 109
-    assert "cannot write to standard output: No space left on device; run fm goes on" in done.stderr
+    assert "cannot write to standard output: No space left on device; run fm continues" in done.stderr
     assert "Traceback" not in done.stderr
     wait_until(
         lambda: json.loads(cli("status", "fm", "-o", "json").stdout)["state"] == "running",

@@ -15,13 +15,14 @@ import pytest
 from click.shell_completion import BashComplete
 from tests.parents import end, parent
 
-from echelon.cli.commands.run import GROUPS
 from echelon.cli.commands.run import run as run_command
 from echelon.cli.main import COMMANDS
 from echelon.cli.main import cli as group
+from echelon.cli.options import GROUPS
 from echelon.errors import InvalidJob
 from echelon.jobfile import settings_from
 from echelon.jobfile.json_schema import schema
+from echelon.model.former import HIDDEN
 from echelon.model.program import Step
 from echelon.model.settings import Settings
 
@@ -31,7 +32,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 SETTLED = {
     "--workers", "-n", "--procs", "--gpus", "--gpu-type", "--cpus", "--memory", "--resource", "--role",
     "--framework", "--name", "--env", "--secret", "--python", "--restarts", "--timeout", "--results",
-    "--resume", "--detach", "-d", "--no-wait", "--dry-run", "--format", "-o", "--on", "--context",
+    "--reuse-results", "--detach", "-d", "--no-wait", "--dry-run", "--format", "-o", "--on", "--context",
     "--namespace", "--snapshot", "-m", "-f", "--set",
 }  # fmt: skip
 EVERYWHERE = {"-o", "--format", "--on", "--context", "--namespace"}
@@ -168,11 +169,14 @@ def test_flags_job_file_keys_and_keywords_are_the_same_set() -> None:
     not_flags |= {"sweep"}  # its keys are options of `echelon sweep`
     not_flags |= {"template"}  # as long as a pod: for files and the Python call
     names = {each.name for each in fields(Settings)}
-    flags = {param.name for param in run_command.params} - not_settings
+    names -= set(HIDDEN)
+    flags = {param.name for param in run_command.params if not getattr(param, "hidden", False)} - not_settings
     assert flags | not_flags == names
 
     for param in run_command.params:
-        for flag in (flag for flag in param.opts if flag.startswith("--") and param.name not in not_settings):
+        if param.name in not_settings or getattr(param, "hidden", False):
+            continue
+        for flag in (flag for flag in param.opts if flag.startswith("--")):
             key = flag.removeprefix("--")
             assert {key, key.replace("-", "_")} <= set(schema()["properties"])  # a flag's name is a key
             settings_from({key.replace("-", "_"): None}, source="a test")  # and a keyword

@@ -70,7 +70,10 @@ def test_a_job_file_runs(cli: Call, hello: str, write: Write) -> None:
         f"[{n}] hello from {n} --epochs 3 yes from-file" for n in (0, 1)
     ]
     assert Path("out/logs/rank-1.log").exists()
-    assert cli("run", "-f", "jobs/job.yaml", "--set", "workers=1", "--name", "b", "--resume").returncode == 0
+    assert (
+        cli("run", "-f", "jobs/job.yaml", "--set", "workers=1", "--name", "b", "--reuse-results").returncode
+        == 0
+    )
     assert len(json.loads(cli("status", "b", "-o", "json").stdout)["workers"]) == 1
 
 

@@ -65,7 +65,7 @@ def test_an_ended_run_is_replaced_and_its_results_are_kept(cli: Call, two: None)
     assert f"the results of the run before are in {Path.cwd() / 'runs/second.1'}" in done.stderr
     assert Path("runs/second.1/logs/rank-0.log").read_text() == "as second\n"
     assert Path("runs/second/logs/rank-0.log").read_text() == "as again\n"
-    resumed = cli("run", "--name", "second", "--replace", "--resume", "train.py", "more", "0")
+    resumed = cli("run", "--name", "second", "--replace", "--reuse-results", "train.py", "more", "0")
     assert resumed.returncode == 0, resumed.stderr
     assert Path("runs/second/logs/rank-0.log").read_text() == "as again\nas more\n"
     assert cli("run", "--name", "new", "--replace", "train.py", "new", "0").returncode == 0

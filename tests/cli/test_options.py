@@ -43,19 +43,18 @@ def test_what_is_for_pods_stands_in_a_section_of_its_own_with_its_defaults() -> 
     assert flags == {
         "--image", "--pull", "--pull-secret", "--mount", "--node-selector", "--toleration",
         "--service-account", "--priority-class", "--shm", "--code", "--code-volume", "--pip",
-        "--requirements", "--output", "--linger", "--keep", "--keep-size", "--checkpoints", "--ttl",
-        "--collect", "--context", "--namespace", "--label", "--annotation", "--pod-patch", "--queue",
+        "--requirements", "--output", "--keep", "--checkpoints", "--ttl",
+        "--collect", "--context", "--namespace", "--label", "--annotation", "--pod-patch", "--local-queue",
         "--scale-up", "--as",
     }  # fmt: skip
     for default in (
         "default 5m",
-        "default 24h",
-        "default 20Gi",
+        "default 24h:20Gi",
         "default 7d",
         "default 10Gi",
         "default missing",
     ):
-        assert default in pods
+        assert default in " ".join(pods.split())  # however the lines break
     assert "KIND:SOURCE:/PATH[:ro]" in pods
 
 
@@ -109,6 +108,7 @@ def sample(hint: object) -> tuple[str, object]:
     return text, value
 
 
+@pytest.mark.filterwarnings("ignore::echelon.model.former.FormerName")
 @pytest.mark.parametrize(
     "setting", [each for each in FIELDS if each.metadata["flag"] is not False], ids=NAME_OF
 )
@@ -138,7 +138,8 @@ def test_what_is_no_flag_is_a_key_all_the_same(setting: Field[object]) -> None:
 def test_a_setting_without_a_metavar_needs_none() -> None:
     """A number, a choice, a switch and pairs show by themselves how they are written; other text does not."""
     for option in setting_options(everywhere=False) + setting_options(everywhere=True):
-        assert option.is_flag or isinstance(option.type, click.Choice) or option.metavar, option.name
+        shown = option.hidden or option.metavar
+        assert shown or option.is_flag or isinstance(option.type, click.Choice), option.name
 
 
 @frozen

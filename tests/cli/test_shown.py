@@ -40,7 +40,7 @@ def test_a_rank_that_there_is_not_is_refused_before_the_start(call: Call, write:
     write("hello.py", "print('hello')")
     done = call("run", "-n", "2", "--show-rank", "2", "--name", "fm", "hello.py")
     assert done.returncode == 110
-    assert "show-rank: 2 is no rank of this run\n  hint: they are numbered 0 to 1" in done.stderr
+    assert "show-rank: 2 is not a rank of this run\n  hint: they are numbered 0 to 1" in done.stderr
     assert not Path("runs").exists()
 
 

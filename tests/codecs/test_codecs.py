@@ -170,7 +170,7 @@ def test_what_is_no_data_is_refused_by_its_name_and_type(tmp_path, value, place,
     assert refused.value.kind.endswith(kind)
     assert hint in refused.value.hint
     assert sorted(each.name for each in (tmp_path / "value").iterdir()) == [SUMS, VALUE, PICKLE]
-    with pytest.raises(CannotShip, match="no plain data"):
+    with pytest.raises(CannotShip, match="not plain data"):
         read_value(tmp_path / "value", "rank 0")
 
 
@@ -218,7 +218,7 @@ def test_a_pickle_is_read_only_with_its_own_seal(tmp_path):
         replace_folder({"at": Opens(trace)}, "train", folder)
     pickled = (folder / PICKLE).read_bytes()
     other = hashlib.sha256(b"other").hexdigest()
-    with pytest.raises(CannotShip, match=r"value\['at'\], a .*Opens, which is no plain data") as refused:
+    with pytest.raises(CannotShip, match=r"value\['at'\], a .*Opens, which is not plain data") as refused:
         read_value(folder, "rank 0")
     assert PICKLE in refused.value.hint
     with pytest.raises(StateTrouble, match="is not the one that the rank wrote"):

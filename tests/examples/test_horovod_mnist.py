@@ -88,7 +88,7 @@ def test_two_workers_of_this_machine(project: Path, echelon: Echelon, horovod: P
     assert epoch_of(checkpoint) == 1
 
     echelon("rm", "hm")
-    more = echelon("run", *here, "--resume", SCRIPT, "--data_path", "data", "--epochs", "2", **ranks)
+    more = echelon("run", *here, "--reuse-results", SCRIPT, "--data_path", "data", "--epochs", "2", **ranks)
     assert "resuming after epoch 1" in more
     assert "epoch 1: loss=" not in more
     assert epoch_of(checkpoint) == 2

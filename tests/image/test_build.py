@@ -329,13 +329,13 @@ def test_a_base_whose_layer_was_changed_on_the_way_is_not_pushed(
 def hostile() -> Iterator[tuple[str, bytes, str]]:
     base = Base()
     honest = json.loads(base.manifest)
-    yield "no json", b"<html>", "no JSON"
-    yield "no kind", b"{}", "no kind of image"
-    yield "no layers", oci.encode(honest | {"layers": 3}), "layers are no list"
+    yield "no json", b"<html>", "not JSON"
+    yield "no kind", b"{}", "not a kind of image"
+    yield "no layers", oci.encode(honest | {"layers": 3}), "layers are not a list"
     yield (
         "a path for a digest",
         oci.encode(honest | {"config": {**honest["config"], "digest": "../../x"}}),
-        "no sha256 digest",
+        "not a sha256 digest",
     )
     yield (
         "a huge configuration",

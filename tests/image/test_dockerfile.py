@@ -137,7 +137,7 @@ def test_a_builder_that_fails_is_believed(builders: Callable[..., Path], tmp_pat
 
 
 def test_a_dockerfile_that_is_not_there() -> None:
-    with pytest.raises(InvalidJob, match="is no Dockerfile"):
+    with pytest.raises(InvalidJob, match="is not a Dockerfile"):
         hand_over(WHAT)
 
 

@@ -195,7 +195,7 @@ def test_a_document_without_a_type_is_what_it_holds() -> None:
         {"layers": [], "mediaType": "text/plain"},
         {"layers": 3},
     ):
-        with pytest.raises(Refused, match="no kind of image"):
+        with pytest.raises(Refused, match="not a kind of image"):
             oci.kind_of({"schemaVersion": 2} | strange, "", "it")
 
 

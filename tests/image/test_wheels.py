@@ -18,7 +18,7 @@ from echelon.image import wheels
 from echelon.image.layer import list_tree, packed
 from echelon.image.oci import parse_platform
 from echelon.image.tidy import tidy
-from echelon.image.wheels import Wanted, arguments, check_packages, check_python, find_tool, install
+from echelon.image.wheels import PackageSet, arguments, check_packages, check_python, find_tool, install
 
 pytestmark = pytest.mark.slow  # pip takes its time
 
@@ -26,14 +26,14 @@ ARM = parse_platform("linux/arm64")
 Installing = Callable[..., Path]
 
 
-def wanted(*packages: str, **more: object) -> Wanted:
+def wanted(*packages: str, **more: object) -> PackageSet:
     settings: dict[str, object] = {
         "packages": packages,
         "requirements": (),
         "platform": ARM,
         "python": "3.12",
     }
-    return Wanted(**(settings | more))  # type: ignore[arg-type]
+    return PackageSet(**(settings | more))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def installing(
     if request.param == "pip":
         hide_uv(monkeypatch)
 
-    def run(what: Wanted, name: str = "site") -> Path:
+    def run(what: PackageSet, name: str = "site") -> Path:
         site = tmp_path / name
         install(what, site)
         return site
@@ -156,7 +156,7 @@ def test_machines_that_uv_does_not_know_are_for_pip() -> None:
 
 @pytest.mark.parametrize("word", ["", " ", "-r", "--index-url=http://evil", "-e."])
 def test_a_package_is_never_an_option(word: str) -> None:
-    with pytest.raises(InvalidJob, match="is no package"):
+    with pytest.raises(InvalidJob, match="is not a package"):
         check_packages(["good", word])
 
 

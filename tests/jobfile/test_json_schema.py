@@ -20,6 +20,7 @@ from echelon.jobfile import read_job_file
 from echelon.jobfile.json_schema import schema
 from echelon.model.settings import Settings
 
+pytestmark = pytest.mark.filterwarnings("ignore::echelon.model.former.FormerName")
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 
 
@@ -83,7 +84,7 @@ GOOD: list[dict[str, Any]] = [
         "pull": "always",
         "shm": 1,
     },
-    {"script": "a.py", "pip": ["torch"], "ttl": "1d", "linger": 0, "pull-secret": ["a"], "collect": ["x"]},
+    {"script": "a.py", "pip": ["torch"], "ttl": "1d", "keep": 0, "pull-secret": ["a"], "collect": ["x"]},
     {"script": "a.py", "sweep": {"space": {"a": [1, "b", True], "c": "1..2", "d": 0.5}, "fail-fast": True}},
     {"script": "a.py", "framework": "torch", "format": "json", "on": "k8s", "timeout": 90, "secret": ["A"]},
 ]
@@ -120,7 +121,7 @@ BAD: list[Any] = [
     {"script": "a.py", "secret": "A"},
     {"script": "a.py", "secret": [1]},
     {"script": "a.py", "framework": "caffe"},
-    {"script": "a.py", "resume": "yes"},
+    {"script": "a.py", "reuse_results": "yes"},
     {"script": "a.py", "name": 1},
     {"script": "a.py", "mount": "pvc:a:/a"},
     {"script": "a.py", "node_selector": ["a=b"]},

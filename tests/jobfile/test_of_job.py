@@ -19,6 +19,7 @@ from echelon.model.meaning import JOB_FIELDS, to_job, to_settings
 from echelon.model.settings import NAMES, RoleSettings, Settings, merge
 from echelon.preparation.pods import settle_pods
 
+FORMER_TOO = pytest.mark.filterwarnings("ignore::echelon.model.former.FormerName")
 ALL = [each for examples in EXAMPLES.values() for each in examples]
 
 
@@ -28,6 +29,7 @@ def test_the_examples_are_of_every_setting() -> None:
     assert len({each.at for each in JOB_FIELDS}) == len(JOB_FIELDS)
 
 
+@FORMER_TOO
 @pytest.mark.parametrize("example", [each for examples in EXAMPLES.values() for each in examples], ids=str)
 def test_it_reads_as_the_same_job(tmp_path: Path, example: dict[str, Any]) -> None:
     job = to_job(settings_of(example), name="fm")
@@ -42,6 +44,7 @@ def test_it_reads_as_the_same_job(tmp_path: Path, example: dict[str, Any]) -> No
     )
 
 
+@FORMER_TOO
 @given(st.lists(st.sampled_from(ALL), max_size=6))
 def test_so_do_settings_together(examples: list[dict[str, Any]]) -> None:
     settings = Settings(name="fm")

@@ -154,7 +154,7 @@ class TestKeywords:
             ({"env": {1: "a"}}, "env: 1 is not a name (write '1')"),
             ({"script": 3}, "script: 3 is a whole number, not text"),
             ({"script": ""}, "script: '' is empty"),
-            ({"resume": 1}, "resume: 1 is a whole number, not a boolean"),
+            ({"reuse_results": 1}, "reuse_results: 1 is a whole number, not a boolean"),
             ({"on": "kubernetes"}, "is not one of local, k8s"),
         ],
     )

@@ -197,7 +197,12 @@ def test_a_pipe_can_be_read() -> None:
         ("script: a.py\ncpus: true\n", 2, "cpus", "True is a boolean, not text or a number"),
         ("script: a.py\nframework: torhc\n", 2, "framework", "did you mean 'torch'?"),
         ("script: a.py\nframework: caffe\n", 2, "framework", "is not one of auto, torch"),
-        ("script: a.py\nresume: yes\n", 2, "resume", "'yes' is text, not a boolean (give true or false)"),
+        (
+            "script: a.py\nreuse_results: yes\n",
+            2,
+            "reuse_results",
+            "'yes' is text, not a boolean (give true or false)",
+        ),
         ("script: a.py\ngpu_type: 4090\n", 2, "gpu_type", 'quote it: "4090"'),
         ("script: a.py\npython: 3.10\n", 2, "python", 'quote it: "3.10"'),
         ("script: a.py\nenv: [A=1]\n", 2, "env", "write names and values: {NAME: VALUE}"),

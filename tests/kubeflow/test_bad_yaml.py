@@ -41,22 +41,22 @@ def test_the_good_one_is_read(read: Read) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("kind: PyTorchJob", "kind: PytorchJob", "job.yaml:2: kind: 'PytorchJob' is no kind of Kubeflow's"),
+        ("kind: PyTorchJob", "kind: PytorchJob", "job.yaml:2: kind: 'PytorchJob' is not a Kubeflow kind"),
         (
             "kind: PyTorchJob",
             "kind: PaddleJob",
             "job.yaml:2: kind: 'PaddleJob' is not run by echelon, which",
         ),
-        ("kind: PyTorchJob", "kind: Deployment", "job.yaml:2: kind: 'Deployment' is no job"),
+        ("kind: PyTorchJob", "kind: Deployment", "job.yaml:2: kind: 'Deployment' is not a job"),
         ("kind: PyTorchJob\n", "", "job.yaml:1: kind: None is missing"),
-        (".org/v1", ".org/v1beta1", "job.yaml:1: apiVersion: 'kubeflow.org/v1beta1' is no version of Py"),
+        (".org/v1", ".org/v1beta1", "job.yaml:1: apiVersion: 'kubeflow.org/v1beta1' is not a version of Py"),
         ("name: mnist", "name: Mnist_1", "job.yaml:4: metadata.name: 'Mnist_1' cannot be a run's name"),
         ("  name: mnist", "  labels: {}", "job.yaml:3: metadata.name: None is missing"),
         ("replicas: 1", "replicas: 2", f"job.yaml:8: {MASTER}.replicas: 2 is not 1: there is one Master"),
         ("replicas: 1", 'replicas: "1"', f"job.yaml:8: {MASTER}.replicas: '1' is not a whole number"),
         ("replicas: 1", "replica: 1", f"job.yaml:8: {MASTER}.replica: 'replica' is not a known field"),
         ("Never", "Sometimes", f"job.yaml:9: {MASTER}.restartPolicy: 'Sometimes' is not one of Never"),
-        ("Master:", "Boss:", "job.yaml:7: spec.pytorchReplicaSpecs.Boss: 'Boss' is no replica type"),
+        ("Master:", "Boss:", "job.yaml:7: spec.pytorchReplicaSpecs.Boss: 'Boss' is not a replica type"),
         ("- name: pytorch\n", "- name: torch\n", f"job.yaml:12: {POD}.containers: 'torch' has no container"),
         ("- name: pytorch\n", "- tty: true\n", f"job.yaml:13: {POD}.containers[0].name: None is missing"),
         ("image: my", "img: my", f"job.yaml:14: {POD}.containers[0].img: 'img' is not a known field"),
@@ -129,7 +129,7 @@ def test_other_documents_must_have_a_name(read: Read) -> None:
 
 def test_a_mount_without_its_volume(read: Read) -> None:
     mount = "volumeMounts: [{name: data, mountPath: /data}]\n              args"
-    with pytest.raises(InvalidJob, match=r"volumeMounts\[0\].name: 'data' is no volume of this pod"):
+    with pytest.raises(InvalidJob, match=r"volumeMounts\[0\].name: 'data' is not a volume of this pod"):
         read(GOOD.replace("args", mount, 1))
 
 

@@ -1,4 +1,4 @@
-"""A job of Kubeflow's in several files, as kubectl takes them."""
+"""A Kubeflow job in several files, as kubectl takes them."""
 
 from __future__ import annotations
 

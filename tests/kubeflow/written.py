@@ -1,4 +1,4 @@
-"""Runs that echelon writes as jobs of Kubeflow's, under the real controller: they go on, end and are removed
+"""Runs that echelon writes as Kubeflow jobs, under the real controller: they go on, end and are removed
 as its own Jobs do. The steps of one test, since the controller takes long to start."""
 
 from __future__ import annotations

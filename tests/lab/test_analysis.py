@@ -61,7 +61,7 @@ def test_cells_steps_parameters_and_the_graph() -> None:
 def test_what_does_not_fit_is_placed_at_its_cell() -> None:
     found = looked_at(("step:load", "data = 1"), ("step:train prev:lod", "print(data)"))
     assert found.problems == (
-        Problem(text="prev:lod: 'lod' is no step", hint="did you mean prev:load?", cell=3),
+        Problem(text="prev:lod: 'lod' is not a step", hint="did you mean prev:load?", cell=3),
     )
     found = looked_at(("step:load", "data = 1"), ("step:train prev:load", "x = 1\nprint(dato)"))
     assert [(each.cell, each.line) for each in found.problems] == [(3, 2)]
@@ -105,8 +105,8 @@ def test_all_unknown_predecessors_are_shown_and_the_steps_can_still_be_chosen() 
         ("step:a", "1"), ("step:b prev:x prev:a", "1"), ("", "2"), ("step:c prev:y prev:c", "1")
     )
     assert [(each.cell, each.text) for each in found.problems] == [
-        (3, "prev:x: 'x' is no step"),
-        (5, "prev:y: 'y' is no step"),
+        (3, "prev:x: 'x' is not a step"),
+        (5, "prev:y: 'y' is not a step"),
         (5, "prev:c: 'c' cannot come after itself"),
     ]
     assert [(step.name, step.cells, step.after) for step in found.steps] == [
@@ -125,7 +125,7 @@ def test_a_notebook_without_steps_says_so() -> None:
 
 
 def test_what_is_no_notebook_is_refused() -> None:
-    with pytest.raises(InvalidNotebook, match="no notebook of version 4"):
+    with pytest.raises(InvalidNotebook, match="not a notebook of version 4"):
         analyse({"worksheets": []}, Path("old.ipynb"))
 
 

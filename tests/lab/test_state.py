@@ -20,7 +20,7 @@ from echelon.engines.local.engine import LocalEngine
 from echelon.engines.local.folder import rundir
 from echelon.errors import UnknownRun
 from echelon.handle import Run
-from echelon.lab.requests import Asked
+from echelon.lab.requests import RunRequest
 from echelon.lab.starting import StartFailed, command_of, continued, start
 from echelon.lab.state import last_lines, newest_run, place_of, run_of, state_of, stop
 from echelon.model.program import Program, Step
@@ -149,34 +149,36 @@ def test_a_run_in_a_cluster_is_looked_for_where_its_command_put_it(book: Path) -
     program = replace(IN_CLUSTER, source=str(book))  # whatever `kubectl config use-context` has changed since
     record = replace(record, job=replace(record.job, program=program))
     assert place_of(record) == Target(on="k8s", context="c", namespace="team")
-    asked = continued(Asked(path="book.ipynb", in_cluster=True, start="train"), program)
+    asked = continued(RunRequest(path="book.ipynb", in_cluster=True, start="train"), program)
     assert (asked.context, asked.namespace) == ("c", "team")
     assert state_of(record).in_cluster
 
 
 def test_a_run_is_started_by_the_command_or_what_that_says_is_told(book: Path) -> None:
     with pytest.raises(StartFailed, match="--param lr"):
-        start(book, Asked(path="book.ipynb", parameters={"lr": "1"}), None)
+        start(book, RunRequest(path="book.ipynb", parameters={"lr": "1"}), None)
     assert newest_run(book) is None
-    assert start(book, Asked(path="book.ipynb"), sys.executable) == "book-1"
+    assert start(book, RunRequest(path="book.ipynb"), sys.executable) == "book-1"
     Run(run_of(book, "book-1").ref, LocalEngine()).wait(PATIENCE, show=False)
     assert [step.state for step in state_of(run_of(book, "book-1")).steps] == ["failed"]
 
 
 def test_the_command_that_a_button_means() -> None:
     notebook = Path("books", "my book.ipynb")
-    asked = Asked(path="my book.ipynb", parameters={"lr": "0.1 or so"}, image="x")
+    asked = RunRequest(path="my book.ipynb", parameters={"lr": "0.1 or so"}, image="x")
     words = [sys.executable, "-m", "echelon", "notebook", "run", "-d", "-o", "json", "books/my book.ipynb"]
     assert command_of(notebook, asked, "/usr/bin/python3") == [
         *words, "--on", "local", "--param", "lr=0.1 or so", "--python", "/usr/bin/python3",
     ]  # fmt: skip
-    asked = Asked(path="my book.ipynb", no_gpus=True)
+    asked = RunRequest(path="my book.ipynb", no_gpus=True)
     assert command_of(notebook, asked, None) == [*words, "--on", "local", "--no-gpus"]
-    asked = Asked(path="my book.ipynb", in_cluster=True, start="train", image="my/torch")
+    asked = RunRequest(path="my book.ipynb", in_cluster=True, start="train", image="my/torch")
     assert command_of(notebook, asked, "python3") == [
         *words, "--on", "k8s", "--from", "train", "--image", "my/torch",
     ]  # fmt: skip
-    asked = Asked(path="b.ipynb", in_cluster=True, volume="new:1Gi@fast", context="own", namespace="team")
+    asked = RunRequest(
+        path="b.ipynb", in_cluster=True, volume="new:1Gi@fast", context="own", namespace="team"
+    )
     assert command_of(notebook, asked, None) == [
         *words, "--on", "k8s", "--volume", "new:1Gi@fast", "--context", "own", "--namespace", "team",
     ]  # fmt: skip

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tqdm import tqdm
 
-from echelon.metrics.bars import Seen, see
-from echelon.metrics.text import Found
+from echelon.metrics.bars import ProgressLine, see
+from echelon.metrics.text import ParsedLine
 
 # Recorded: what Keras 3.15, tf_keras 2.21 and tqdm 4.70 wrote.
 KERAS = (
@@ -22,55 +22,61 @@ KERAS_LAST = (
     " - loss: 4.0581 - mae: 1.8184"
 )
 PRINTED = {
-    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.53": Seen(640, 60000, 1.0, pairs=(("Loss", 0.53),)),
-    "Epoch 3/10": Seen(epoch=3.0, epochs=10),
-    "Epoch [1/5], Step [100/600], Loss: 0.2": Seen(100, 600, 1.0, 5, pairs=(("Loss", 0.2),)),
-    "Epoch: [0][ 10/5005]": Seen(10, 5005, 0.0),
-    "epoch 2 of 8": Seen(epoch=2.0, epochs=8),
-    "step 100/1000": Seen(100, 1000),
-    "Step: 400 of 1000": Seen(400, 1000),
-    " iteration        7/     100 | lm loss: 1.2E+00 |": Seen(7, 100, pairs=(("loss", 1.2),)),
-    "step 5/10 eta: 0:10:20": Seen(5, 10, left=620.0),
-    KERAS: Seen(4, 20, rate=1 / 0.124, left=1.0, pairs=(("loss", 6.7231), ("mae", 2.441))),
-    KERAS_LAST: Seen(20, 20, rate=1 / 0.272, pairs=(("loss", 4.0581), ("mae", 1.8184))),
-    "\x1b[1m 1/20\x1b[0m \x1b[32m━\x1b[0m\x1b[37m━━━\x1b[0m \x1b[1m1:04\x1b[0m 3s/step": Seen(
+    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.53": ProgressLine(640, 60000, 1.0, pairs=(("Loss", 0.53),)),
+    "Epoch 3/10": ProgressLine(epoch=3.0, epochs=10),
+    "Epoch [1/5], Step [100/600], Loss: 0.2": ProgressLine(100, 600, 1.0, 5, pairs=(("Loss", 0.2),)),
+    "Epoch: [0][ 10/5005]": ProgressLine(10, 5005, 0.0),
+    "epoch 2 of 8": ProgressLine(epoch=2.0, epochs=8),
+    "step 100/1000": ProgressLine(100, 1000),
+    "Step: 400 of 1000": ProgressLine(400, 1000),
+    " iteration        7/     100 | lm loss: 1.2E+00 |": ProgressLine(7, 100, pairs=(("loss", 1.2),)),
+    "step 5/10 eta: 0:10:20": ProgressLine(5, 10, left=620.0),
+    KERAS: ProgressLine(4, 20, rate=1 / 0.124, left=1.0, pairs=(("loss", 6.7231), ("mae", 2.441))),
+    KERAS_LAST: ProgressLine(20, 20, rate=1 / 0.272, pairs=(("loss", 4.0581), ("mae", 1.8184))),
+    "\x1b[1m 1/20\x1b[0m \x1b[32m━\x1b[0m\x1b[37m━━━\x1b[0m \x1b[1m1:04\x1b[0m 3s/step": ProgressLine(
         1, 20, rate=1 / 3, left=64.0
     ),
-    "    120/Unknown \x1b[1m3s\x1b[0m 25us/step - loss: 0.5": Seen(
+    "    120/Unknown \x1b[1m3s\x1b[0m 25us/step - loss: 0.5": ProgressLine(
         120, rate=1 / 0.000025, pairs=(("loss", 0.5),)
     ),
-    "20/20 - 1s - 25ms/step - loss: 0.4120": Seen(20, 20, rate=1 / 0.025, pairs=(("loss", 0.412),)),
-    "\r 2/20 [==>...........................] - ETA: 1s - loss: 2.6300": Seen(
+    "20/20 - 1s - 25ms/step - loss: 0.4120": ProgressLine(20, 20, rate=1 / 0.025, pairs=(("loss", 0.412),)),
+    "\r 2/20 [==>...........................] - ETA: 1s - loss: 2.6300": ProgressLine(
         2, 20, left=1.0, pairs=(("loss", 2.63),)
     ),
-    "20/20 [==============================] - 6s 128ms/step - loss: 1.5855": Seen(
+    "20/20 [==============================] - 6s 128ms/step - loss: 1.5855": ProgressLine(
         20, 20, rate=1 / 0.128, pairs=(("loss", 1.5855),)
     ),
-    "Epoch 3/10:  20%|██        | 1/5 [00:00<00:01,  3.31it/s, loss=0.5]": Seen(
+    "Epoch 3/10:  20%|██        | 1/5 [00:00<00:01,  3.31it/s, loss=0.5]": ProgressLine(
         1, 5, 3.0, 10, rate=3.31, left=1.0, pairs=(("loss", 0.5),)
     ),
-    "Epoch 0:  45%|####5     | 422/938 [00:05<01:06, 1.50s/it]": Seen(422, 938, 0.0, rate=1 / 1.5, left=66.0),
-    "Epoch:  67%|######6   | 2/3 [00:10<00:05,  5.00s/it]": Seen(epoch=3.0, epochs=3, part=0.0, left=5.0),
-    "epochs: 100%|##########| 3/3 [00:10<00:00,  5.00s/it]": Seen(epoch=3.0, epochs=3, part=1.0, left=0.0),
+    "Epoch 0:  45%|####5     | 422/938 [00:05<01:06, 1.50s/it]": ProgressLine(
+        422, 938, 0.0, rate=1 / 1.5, left=66.0
+    ),
+    "Epoch:  67%|######6   | 2/3 [00:10<00:05,  5.00s/it]": ProgressLine(
+        epoch=3.0, epochs=3, part=0.0, left=5.0
+    ),
+    "epochs: 100%|##########| 3/3 [00:10<00:00,  5.00s/it]": ProgressLine(
+        epoch=3.0, epochs=3, part=1.0, left=0.0
+    ),
     # Several bars, as the agent puts them into one line.
-    "epochs:  33%| 1/3 [00:00<00:01,  3.00it/s]  steps:  50%| 10/20 [00:00<00:00, 41.00it/s]": Seen(
+    "epochs:  33%| 1/3 [00:00<00:01,  3.00it/s]  steps:  50%| 10/20 [00:00<00:00, 41.00it/s]": ProgressLine(
         10, 20, 2.0, 3, rate=41.0
     ),
-    "folds:  20%| 1/5 [00:09<00:36,  9.00s/it]   50%| 10/20 [00:00<00:00, 41.00it/s]": Seen(
+    "folds:  20%| 1/5 [00:09<00:36,  9.00s/it]   50%| 10/20 [00:00<00:00, 41.00it/s]": ProgressLine(
         1, 5, part=0.5, rate=1 / 9, left=36.0
     ),
-    "  0%|          | 0/5 [00:00<?, ?it/s]": Seen(0, 5),
-    "  2%|▏         | 1.20k/60.0k [00:00<02:06, 465it/s]": Seen(1200, 60000, rate=465.0, left=126.0),
-    "  6%|6         | 6/100 [00:00<00:01, 68.66batch/s]": Seen(6, 100, rate=68.66, left=1.0),
-    "2it [00:00,  9.84it/s]": Seen(2, rate=9.84),
+    "  0%|          | 0/5 [00:00<?, ?it/s]": ProgressLine(0, 5),
+    "  2%|▏         | 1.20k/60.0k [00:00<02:06, 465it/s]": ProgressLine(1200, 60000, rate=465.0, left=126.0),
+    "  6%|6         | 6/100 [00:00<00:01, 68.66batch/s]": ProgressLine(6, 100, rate=68.66, left=1.0),
+    "2it [00:00,  9.84it/s]": ProgressLine(2, rate=9.84),
     # rich, as Lightning shows it and by itself
-    "Epoch 0/9  ━━━━━━━╸━━━ 422/938 0:00:05 • 0:00:06 77.50it/s train_loss: 0.12": Seen(
+    "Epoch 0/9  ━━━━━━━╸━━━ 422/938 0:00:05 • 0:00:06 77.50it/s train_loss: 0.12": ProgressLine(
         422, 938, 0.0, 9, rate=77.5, left=6.0, pairs=(("train_loss", 0.12),)
     ),
-    "Training \x1b[91m━━━━\x1b[0m\x1b[90m╺━━━\x1b[0m \x1b[35m 45%\x1b[0m \x1b[36m0:00:02\x1b[0m": Seen(
+    "Train \x1b[91m━━━━\x1b[0m\x1b[90m╺━━━\x1b[0m \x1b[35m 45%\x1b[0m \x1b[36m0:00:02\x1b[0m": ProgressLine(
         part=0.45, left=2.0
     ),
-    "{'loss': 0.53, 'epoch': 1.33}": Seen(epoch=1.33, beside=True, pairs=(("loss", 0.53),)),
+    "{'loss': 0.53, 'epoch': 1.33}": ProgressLine(epoch=1.33, beside=True, pairs=(("loss", 0.53),)),
 }
 NO_PROGRESS = [
     "",
@@ -97,9 +103,9 @@ def test_what_only_looks_like_progress(line: str) -> None:
 
 
 def test_a_users_pattern_goes_first() -> None:
-    found = Found((("acc", 0.5),), step=3, steps=9)
+    found = ParsedLine((("acc", 0.5),), step=3, steps=9)
     assert see("step 1/2 at 3 of 9", found)[:2] == (3, 9)
-    assert see("step 1/2", Found((("acc", 0.5),))) == Seen(1, 2, pairs=(("acc", 0.5),))
+    assert see("step 1/2", ParsedLine((("acc", 0.5),))) == ProgressLine(1, 2, pairs=(("acc", 0.5),))
 
 
 @given(

@@ -9,53 +9,55 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.metrics.text import NOTHING, Found, parse, parse_number
+from echelon.metrics.text import NOTHING, ParsedLine, parse, parse_number
 
 PRINTED = {
-    "loss=0.53 accuracy=0.80": Found((("loss", 0.53), ("accuracy", 0.8))),
-    "loss = 0.53, val_loss = 1e-3": Found((("loss", 0.53), ("val_loss", 0.001))),
-    "epoch=2 step=10 loss=.5": Found((("loss", 0.5),), step=10, epoch=2.0),
-    "global_step=7 lr=5e-05": Found((("lr", 5e-05),), step=7),
-    "step=7/100 loss=0.3": Found((("loss", 0.3),), step=7, steps=100),
-    "INFO:root:loss=0.5": Found((("loss", 0.5),)),
-    "2026-01-01 12:30:45,123 INFO train.py:12 loss=0.5": Found((("loss", 0.5),)),
-    "[rank0]: train/loss=0.5 Acc@1=10.": Found((("train/loss", 0.5), ("Acc@1", 10.0))),
-    "accuracy=98.5% done": Found((("accuracy", 98.5),)),
-    "the loss=0.5.": Found((("loss", 0.5),)),
-    "loss=tensor(0.53, device='cuda:0')": Found((("loss", 0.53),)),
-    "Namespace(batch_size=64, lr=0.1, name='x')": Found((("batch_size", 64.0), ("lr", 0.1))),
-    "epoch 1:": Found(epoch=1.0),
-    "Epoch 2/5": Found(epoch=2.0),
-    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.532100": Found((("Loss", 0.5321),), 640, 1.0, 60000),
-    "Epoch: [0][ 10/5005]\tTime  0.5": Found(step=10, epoch=0.0, steps=5005),
-    "Epoch [1/5], Step [100/600], Loss: 0.2345": Found((("Loss", 0.2345),), 100, 1.0, 600),
-    "Test set: Average loss: 0.0562, Accuracy: 9812/10000 (98%)": Found(
+    "loss=0.53 accuracy=0.80": ParsedLine((("loss", 0.53), ("accuracy", 0.8))),
+    "loss = 0.53, val_loss = 1e-3": ParsedLine((("loss", 0.53), ("val_loss", 0.001))),
+    "epoch=2 step=10 loss=.5": ParsedLine((("loss", 0.5),), step=10, epoch=2.0),
+    "global_step=7 lr=5e-05": ParsedLine((("lr", 5e-05),), step=7),
+    "step=7/100 loss=0.3": ParsedLine((("loss", 0.3),), step=7, steps=100),
+    "INFO:root:loss=0.5": ParsedLine((("loss", 0.5),)),
+    "2026-01-01 12:30:45,123 INFO train.py:12 loss=0.5": ParsedLine((("loss", 0.5),)),
+    "[rank0]: train/loss=0.5 Acc@1=10.": ParsedLine((("train/loss", 0.5), ("Acc@1", 10.0))),
+    "accuracy=98.5% done": ParsedLine((("accuracy", 98.5),)),
+    "the loss=0.5.": ParsedLine((("loss", 0.5),)),
+    "loss=tensor(0.53, device='cuda:0')": ParsedLine((("loss", 0.53),)),
+    "Namespace(batch_size=64, lr=0.1, name='x')": ParsedLine((("batch_size", 64.0), ("lr", 0.1))),
+    "epoch 1:": ParsedLine(epoch=1.0),
+    "Epoch 2/5": ParsedLine(epoch=2.0),
+    "Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.532100": ParsedLine((("Loss", 0.5321),), 640, 1.0, 60000),
+    "Epoch: [0][ 10/5005]\tTime  0.5": ParsedLine(step=10, epoch=0.0, steps=5005),
+    "Epoch [1/5], Step [100/600], Loss: 0.2345": ParsedLine((("Loss", 0.2345),), 100, 1.0, 600),
+    "Test set: Average loss: 0.0562, Accuracy: 9812/10000 (98%)": ParsedLine(
         (("loss", 0.0562), ("Accuracy", 0.9812))
     ),
-    "{'loss': 0.53, 'learning_rate': 5e-05, 'epoch': 1.33}": Found(
+    "{'loss': 0.53, 'learning_rate': 5e-05, 'epoch': 1.33}": ParsedLine(
         (("loss", 0.53), ("learning_rate", 5e-05)), epoch=1.33
     ),
-    "469/938 [=====>.....] - 3s 5ms/step - loss: 0.5310 - mine: 0.8": Found(
+    "469/938 [=====>.....] - 3s 5ms/step - loss: 0.5310 - mine: 0.8": ParsedLine(
         (("loss", 0.531), ("mine", 0.8)), step=469, steps=938
     ),
-    "\x1b[1m938/938\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m5s\x1b[0m 5ms/step - accuracy: 0.8": Found(
+    "\x1b[1m938/938\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m5s\x1b[0m 5ms/step - accuracy: 0.8": ParsedLine(
         (("accuracy", 0.8),), step=938, steps=938
     ),
-    "Epoch 0: 41%|####    | 41/100 [00:10<00:20, 9.1it/s, loss=0.1]": Found((("loss", 0.1),), 41, 0.0, 100),
-    "Epoch 0: 41%|####    | 41/100 [00:10<00:20, 9.1it/s, acc=0.5, loss=0": Found(
+    "Epoch 0: 41%|####    | 41/100 [00:10<00:20, 9.1it/s, loss=0.1]": ParsedLine(
+        (("loss", 0.1),), 41, 0.0, 100
+    ),
+    "Epoch 0: 41%|####    | 41/100 [00:10<00:20, 9.1it/s, acc=0.5, loss=0": ParsedLine(
         (("acc", 0.5),), 41, 0.0, 100
     ),
-    "Epoch:  33%|###       | 1/3 [00:10<00:20, 9.1it/s]": Found(step=1, steps=3),
-    "step 5 of 20, loss: 0.1": Found((("loss", 0.1),), step=5, steps=20),
-    "20/20 - 1s - 25ms/step - loss: 0.4120": Found((("loss", 0.412),), step=20, steps=20),
-    "4/20 ━━━ 1s 124ms/step - loss: 6.7 - mae: 2.4\x08\x08\x08": Found(
+    "Epoch:  33%|###       | 1/3 [00:10<00:20, 9.1it/s]": ParsedLine(step=1, steps=3),
+    "step 5 of 20, loss: 0.1": ParsedLine((("loss", 0.1),), step=5, steps=20),
+    "20/20 - 1s - 25ms/step - loss: 0.4120": ParsedLine((("loss", 0.412),), step=20, steps=20),
+    "4/20 ━━━ 1s 124ms/step - loss: 6.7 - mae: 2.4\x08\x08\x08": ParsedLine(
         (("loss", 6.7), ("mae", 2.4)), step=4, steps=20
     ),
-    "iteration 12 lr: 0.1 mine: 3": Found((("lr", 0.1), ("mine", 3.0)), step=12),
-    '{"epoch": 0, "loss": "0.22", "global_step": "10", "timestamp": 1638422847.2}': Found(
+    "iteration 12 lr: 0.1 mine: 3": ParsedLine((("lr", 0.1), ("mine", 3.0)), step=12),
+    '{"epoch": 0, "loss": "0.22", "global_step": "10", "timestamp": 1638422847.2}': ParsedLine(
         (("loss", 0.22),), step=10, epoch=0.0
     ),
-    '{"train": {"loss": 1, "ok": true}, "note": "fine", "big": [1, 2]}': Found((("train.loss", 1.0),)),
+    '{"train": {"loss": 1, "ok": true}, "note": "fine", "big": [1, 2]}': ParsedLine((("train.loss", 1.0),)),
 }
 NOT_METRICS = [
     "",
@@ -82,7 +84,7 @@ def test_what_programs_print(line: str) -> None:
 
 @pytest.mark.parametrize("line", NOT_METRICS)
 def test_what_only_looks_like_a_metric(line: str) -> None:
-    assert parse(line) is NOTHING or parse(line) == Found()
+    assert parse(line) is NOTHING or parse(line) == ParsedLine()
 
 
 @pytest.mark.parametrize("text", ["nan", "NaN", "inf", "-inf", "Infinity", "+1.5E+3", "-.5", "5.", "1e999"])
@@ -104,12 +106,12 @@ def test_what_is_printed_as_name_and_value_comes_back(
     pairs: dict[str, float], between: str, step: int
 ) -> None:
     text = between.join([f"step={step}", *(f"{name}={value!r}" for name, value in pairs.items())])
-    assert parse(text) == Found(tuple(pairs.items()), step=step)
+    assert parse(text) == ParsedLine(tuple(pairs.items()), step=step)
 
 
 @given(PAIRS, st.integers(0, 10**9))
 def test_what_is_printed_as_json_comes_back(pairs: dict[str, float], step: int) -> None:
-    assert parse(json.dumps({"step": step, **pairs})) == Found(tuple(pairs.items()), step=step)
+    assert parse(json.dumps({"step": step, **pairs})) == ParsedLine(tuple(pairs.items()), step=step)
 
 
 @given(PAIRS)

@@ -75,7 +75,7 @@ def test_everything_said() -> None:
         priority=2,
         timeout="1h",
         results="out",
-        resume=True,
+        reuse_results=True,
         include=("data",),
     )
     worker = Resources(
@@ -164,6 +164,7 @@ SHOWN_ELSEWHERE = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::echelon.model.former.FormerName")
 def test_a_dry_run_has_a_line_of_everything_that_is_set() -> None:
     assert list(lines_of(to_job(Settings(script="a.py"), name="x"), in_pods=True)) == []
     for each in JOB_FIELDS:

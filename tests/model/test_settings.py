@@ -29,7 +29,7 @@ CHOICES: dict[str, st.SearchStrategy[Any]] = {
     "command": st.lists(NAME, max_size=2).map(tuple),
     "args": st.lists(NAME, max_size=2).map(tuple),
     "workers": SMALL,
-    "resume": st.booleans(),
+    "reuse_results": st.booleans(),
     "env": st.dictionaries(NAME, SMALL, max_size=3),
     "resource": st.dictionaries(NAME, SMALL, max_size=3),
     "roles": st.dictionaries(NAME, ROLES, max_size=3),

@@ -300,10 +300,10 @@ def test_a_step_whose_run_its_executor_could_not_write_down_is_read_too() -> Non
 def test_a_rank_or_worker_that_no_step_has_is_refused() -> None:
     run = over().run
     for read in (run.logs, run.metrics):
-        with pytest.raises(InvalidJob, match="rank: 2 is no rank of any step of run 'book-1'") as refused:
+        with pytest.raises(InvalidJob, match="rank: 2 is not a rank of any step of run 'book-1'") as refused:
             read(rank=2)
         assert refused.value.hint == "they are numbered 0 to 1"
-    with pytest.raises(InvalidJob, match="worker: 7 is no worker of any step"):
+    with pytest.raises(InvalidJob, match="worker: 7 is not a worker of any step"):
         run.logs(worker=7)
     assert told(run.logs(worker=1)) == [("train", "loss=2"), ("train", "loss=1")]
 
@@ -314,7 +314,7 @@ def test_a_rank_is_not_refused_while_a_step_may_have_it() -> None:
     pipeline.end("load")
     assert told(pipeline.run.logs(rank=2)) == []
     pipeline.begin("train", Act(lines=("loss=1",)))
-    with pytest.raises(InvalidJob, match="rank: 2 is no rank of any step"):
+    with pytest.raises(InvalidJob, match="rank: 2 is not a rank of any step"):
         pipeline.run.logs(rank=2)
     assert told(pipeline.run.logs(rank=0)) == [("load", "rows=3"), ("train", "loss=1")]
 

@@ -82,7 +82,7 @@ def test_what_each_rank_returned(jobs: Any) -> None:
     assert [each["rank"] for each in run.results()] == [0, 1]
     assert run.result(1)["rank"] == 1
     assert run.exception() is None
-    with pytest.raises(InvalidJob, match="is no rank"):
+    with pytest.raises(InvalidJob, match="is not a rank"):
         run.result(2)
     assert echelon.attach(str(run)).result()["rank"] == 0
     assert sorted(path.name for path in Path("runs", run.name, "returned").iterdir()) == ["rank-0", "rank-1"]

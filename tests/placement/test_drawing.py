@@ -75,7 +75,7 @@ def test_what_is_said_of_largest_first_is_what_is_chosen() -> None:
         replace(each, name=f"t{at}") for at, each in enumerate(gpu_nodes(7, 3, 4, model="Tesla-T4").nodes)
     ]
     there = replace(there, nodes=(*there.nodes, replace(others[0], free_cpus=2.0), *others[1:]))
-    lines = drawn_on(there, total_gpus=7, shares="largest-first", cpus_per_gpu=1)
+    lines = drawn_on(there, total_gpus=7, shares="largest-first", cpus="1/gpu")
     assert [line.split()[:3] for line in lines if "#" in line] == [["n0", "5", "5"], ["n1", "5", "2"]]
     assert lines[-2:] == [
         "  why: 7 GPUs as [5, 2] within the cluster: no node can give 7 (at most 5); 2 nodes are the fewest",

@@ -325,9 +325,9 @@ def test_a_python_script_needs_no_suffix(content: bytes) -> None:
 
 def test_resuming_needs_a_folder(home: Path) -> None:
     Path("train.py").touch()
-    with pytest.raises(InvalidJob, match="resume"):
-        settle(Settings(script="train.py", resume=True))
-    assert settle(Settings(script="train.py", resume=True, name="fm")).job.resume
+    with pytest.raises(InvalidJob, match="reuse_results"):
+        settle(Settings(script="train.py", reuse_results=True))
+    assert settle(Settings(script="train.py", reuse_results=True, name="fm")).job.resume
 
 
 def test_the_only_role_of_horovod_is_the_chief(home: Path) -> None:
@@ -453,7 +453,7 @@ def test_requirements_that_are_not_there_are_told_before_anything_is_packed(trai
     write("train.py")
     Path("listed").mkdir()
     here = Surroundings(folder=Path.cwd(), environment={})
-    for name, problem in (("gone.txt", "is not there"), ("listed", "is no file that can be read")):
+    for name, problem in (("gone.txt", "is not there"), ("listed", "is not a file that can be read")):
         asked = Settings(script="train.py", requirements=name)
         with pytest.raises(InvalidJob, match=problem) as caught:
             settle(asked, traits)

@@ -76,7 +76,7 @@ def test_who_leaves_says_where_results_go() -> None:
     """Unless a keeper takes them, as it does by default."""
     with pytest.raises(InvalidJob, match="no command to fetch") as caught:
         settle_remote(job(), Settings(script="train.py", on="k8s", detach=True, keep=0))
-    for way in ("--keep 0", "--output pvc:", "new:", "--linger"):
+    for way in ("--keep 0", "--output pvc:", "new:", "--keep 1h:0"):
         assert way in caught.value.hint
     assert settle_remote(job(keeper=Keeper()), Settings(script="train.py")).snapshot
 
@@ -85,6 +85,11 @@ def test_who_leaves_says_where_results_go() -> None:
 def test_who_leaves_and_has_said_it(more: dict[str, str]) -> None:
     given = Settings(script="train.py", on="k8s", detach=True, **more)  # type: ignore[arg-type]
     assert settle_remote(job(output=Output()), given).snapshot
+
+
+def test_who_leaves_and_lets_the_workers_keep_the_results() -> None:
+    given = Settings(script="train.py", on="k8s", detach=True, keep="1h:0")
+    assert settle_remote(to_job(given, name="fm"), given).pod.keeper is None
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_what_is_asked_for() -> None:
     ("words", "more", "problem"),
     [
         (SPACE, {"minimize": None}, "nothing to search for"),
-        (SPACE, {"trials": None}, "no number of trials"),
+        (SPACE, {"trials": None}, "not a number of trials"),
         (SPACE, {"seeds": 2}, "not for --search tpe"),
         ([], {}, "has no parameter"),
         (["a=1,2", "A=3,4"], {}, "is there twice"),

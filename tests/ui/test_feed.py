@@ -20,7 +20,7 @@ from echelon.ui import live
 from echelon.ui.feed import Feed, Feeds
 from echelon.ui.live import RunView
 from echelon.ui.reading import Reading
-from echelon.ui.spool import Wanted
+from echelon.ui.spool import LineQuery
 
 
 def test_all_share_it_and_an_old_list_makes_no_second_one() -> None:
@@ -98,13 +98,13 @@ def test_lines_that_are_asked_for_come_before_all_else(monkeypatch: pytest.Monke
     reading = Reading(engine_with(fm=Act(lines=("step=1 loss=0.5", "hello"), lasts=True)))
     view = RunView(reading, "fm")
     wait_until(lambda: view.news() == [] and reading.feed("fm").lines.count == 4, "the page to have it all")
-    view.ask(Wanted(search="HELLO"))
+    view.ask(LineQuery(search="HELLO"))
     [told] = view.news()
     assert (told["kind"], told["complete"]) == ("lines", True)
     assert [row.text for row in told["lines"]] == ["hello", "hello"]
     assert not view.urgent
     monkeypatch.setattr(live, "_STALE", 0.0)  # that was long ago
-    view.ask(Wanted(rank=0))
+    view.ask(LineQuery(rank=0))
     assert [each["kind"] for each in view.news()] == ["lines"]
     assert view.urgent
     assert [each["kind"] for each in view.news()] == ["metrics"]  # of that rank

@@ -16,8 +16,8 @@ from wsproto.events import Request, TextMessage
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.ui import connections, live
-from echelon.ui.live import read_wanted
-from echelon.ui.spool import Wanted
+from echelon.ui.live import read_query
+from echelon.ui.spool import LineQuery
 
 Serve = Callable[..., Client]
 
@@ -92,5 +92,5 @@ def test_a_page_stays_connected_longer_than_a_request_may_take(
 
 @pytest.mark.parametrize("text", ["", "[]", '{"rank": "x"}', '{"search": 3}', "\x00"])
 def test_what_is_no_question_is_not_heard(text: str) -> None:
-    assert read_wanted(text) is None
-    assert read_wanted('{"rank": 2, "at": -7}') == Wanted(rank=2, at=-7)
+    assert read_query(text) is None
+    assert read_query('{"rank": 2, "at": -7}') == LineQuery(rank=2, at=-7)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from echelon.model.output.log import LogBlock, LogLine
 from echelon.ui import spool as spools
 from echelon.ui.selection import Selection
-from echelon.ui.spool import Spool, Wanted
+from echelon.ui.spool import LineQuery, Spool
 
 TEXTS = st.lists(st.tuples(st.sampled_from(["abc", "xyz", "aBc"]), st.sampled_from([0, 1])), max_size=30)
 
@@ -28,7 +28,7 @@ def test_it_has_what_a_plain_look_finds(
 ) -> None:
     spool = Spool()
     fill(spool, before)
-    selection = Selection(spool, Wanted(rank, search))
+    selection = Selection(spool, LineQuery(rank, search))
     fill(spool, after)
     while True:
         selection.look(moment=0.0)
@@ -51,7 +51,7 @@ def test_the_last_ones_are_there_at_once_and_keep_their_places() -> None:
     for number in range(3):  # each is a block of the search
         rest = "\n".join(f"line {number}" for _ in range(spools.BLOCK - 1))
         spool.append(LogBlock(first=line(f"first of {number}"), rest=rest))
-    selection = Selection(spool, Wanted(search="FIRST"))
+    selection = Selection(spool, LineQuery(search="FIRST"))
     selection.look(moment=0.0)
     assert (selection.first, selection.end, selection.complete) == (-1, 0, False)
     assert [row.text for row in selection.rows(-1, 0)] == ["first of 2"]
@@ -68,7 +68,7 @@ def test_a_page_that_is_full_is_told_at_once_and_what_is_not_wanted_is_not_searc
     spool = Spool()
     for _ in range(3):
         spool.append(LogBlock(first=line("a"), rest="\n".join("a" for _ in range(spools.BLOCK - 1))))
-    selection = Selection(spool, Wanted(search="a"))
+    selection = Selection(spool, LineQuery(search="a"))
     selection.look(moment=60.0)
     assert (selection.first, selection.complete) == (-spools.BLOCK, False)
     selection.look(moment=60.0, unwanted=lambda: True)

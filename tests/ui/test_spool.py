@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from echelon.model.output.log import LogLine
 from echelon.ui import spool as spools
-from echelon.ui.spool import LONGEST, Spool, Wanted
+from echelon.ui.spool import LONGEST, LineQuery, Spool
 
 
 def line(text: str, rank: int | None = 0) -> LogLine:
@@ -54,7 +54,7 @@ def find_all(lines: list[tuple[str, int | None]], search: str, rank: int | None,
         for number, (text, who) in enumerate(lines)
         if search.lower() in text.lower() and (rank is None or who == rank)
     ]
-    wanted = Wanted(rank, search)
+    wanted = LineQuery(rank, search)
     assert [row.number for row in spool.last(limit, wanted)] == expected[-limit:]
     found, start = [], 0
     while start < spool.count:
@@ -77,7 +77,7 @@ def test_blocks_whose_outline_lacks_a_text_are_not_read(monkeypatch: pytest.Monk
         return plain(file, size, at)
 
     monkeypatch.setattr(os, "pread", pread)
-    assert [row.number for row in spool.last(3, Wanted(search="Needle"))] == [5]
+    assert [row.number for row in spool.last(3, LineQuery(search="Needle"))] == [5]
     assert len(read) == 2  # the block, and the line that is shown
     spool.close()
 
@@ -87,8 +87,8 @@ def test_many_lines_and_long_ones() -> None:
     for number in range(20_000):
         spool.append(line(f"line {number}"))
     spool.append(line("x" * (LONGEST + 7)))
-    assert [row.number for row in spool.last(3, Wanted(search="LINE 1999"))] == [19997, 19998, 19999]
-    assert [row.number for row in spool.last(2, Wanted(), before=10)] == [8, 9]
-    assert spool.last(1, Wanted())[0].text.endswith("... (7 more characters)")
+    assert [row.number for row in spool.last(3, LineQuery(search="LINE 1999"))] == [19997, 19998, 19999]
+    assert [row.number for row in spool.last(2, LineQuery(), before=10)] == [8, 9]
+    assert spool.last(1, LineQuery())[0].text.endswith("... (7 more characters)")
     spool.close()
     spool.append(line("late"))  # of a follower that does not know yet

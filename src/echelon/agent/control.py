@@ -100,9 +100,9 @@ def main(argv: list[str]) -> int:
     try:
         details = json.loads(argv[2]) if len(argv) == 3 else {}
     except ValueError as error:
-        return _complain("the details are no JSON: %s" % error)
+        return _complain("the details are not JSON: %s" % error)
     if not isinstance(details, dict):
-        return _complain("the details are no JSON object")
+        return _complain("the details are not a JSON object")
     details["order"] = argv[1]
     try:
         answer = json.loads(_ask(argv[0], json.dumps(details).encode() + b"\n"))

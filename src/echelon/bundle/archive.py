@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from echelon.bundle.survey import MARKER, Found, Survey, survey, unreadable
+from echelon.bundle.survey import MARKER, Survey, TreeEntry, survey, unreadable
 from echelon.bundle.withheld import Withheld
 from echelon.errors import CannotShip
 from echelon.values import frozen
@@ -73,7 +73,7 @@ def pack_files(files: Mapping[str, bytes], *, limit: int | None = None) -> Bundl
 def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bundle:
     import hashlib  # imported only when packing
 
-    members: dict[str, Found | bytes] = {each.path: each for each in surveyed.found} | dict(extra)
+    members: dict[str, TreeEntry | bytes] = {each.path: each for each in surveyed.found} | dict(extra)
     _check_names(members, extra)
     sizes = {path: _size(member) for path, member in members.items() if not _is_folder(member)}
     if limit is not None and sum(sizes.values()) > limit * _BEST_RATIO:
@@ -96,7 +96,7 @@ def _pack(surveyed: Survey, extra: Mapping[str, bytes], limit: int | None) -> Bu
     )
 
 
-def _check_names(members: Mapping[str, Found | bytes], extra: Mapping[str, bytes]) -> None:
+def _check_names(members: Mapping[str, TreeEntry | bytes], extra: Mapping[str, bytes]) -> None:
     for path in extra:
         if {"", ".", "..", MARKER} & set(path.split("/")) or "\0" in path:
             raise ValueError(f"not a name for a generated file: {path!r}")
@@ -113,17 +113,17 @@ def _check_names(members: Mapping[str, Found | bytes], extra: Mapping[str, bytes
                 raise CannotShip(f"{above} is in the way of {path}, which echelon adds", hint="rename it")
 
 
-def _is_folder(member: Found | bytes) -> bool:
-    return isinstance(member, Found) and stat.S_ISDIR(member.status.st_mode)
+def _is_folder(member: TreeEntry | bytes) -> bool:
+    return isinstance(member, TreeEntry) and stat.S_ISDIR(member.status.st_mode)
 
 
-def _size(member: Found | bytes) -> int:
+def _size(member: TreeEntry | bytes) -> int:
     if isinstance(member, bytes):
         return len(member)
     return member.status.st_size if stat.S_ISREG(member.status.st_mode) else 0
 
 
-def _archive(root: Path, members: Mapping[str, Found | bytes]) -> Iterator[bytes]:
+def _archive(root: Path, members: Mapping[str, TreeEntry | bytes]) -> Iterator[bytes]:
     """The tar file, piece by piece."""
     for path in sorted(members, key=os.fsencode):
         member = members[path]
@@ -136,7 +136,7 @@ def _archive(root: Path, members: Mapping[str, Found | bytes]) -> Iterator[bytes
     yield b"\0" * (2 * _BLOCK)
 
 
-def _header(path: str, member: Found | bytes) -> bytes:
+def _header(path: str, member: TreeEntry | bytes) -> bytes:
     import tarfile  # imported only when packing
 
     info = tarfile.TarInfo(portable(path))
@@ -157,7 +157,7 @@ def portable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
-def read_content(root: Path, member: Found) -> Iterator[bytes]:
+def read_content(root: Path, member: TreeEntry) -> Iterator[bytes]:
     """A file's bytes; raises if it is no longer the file that was found."""
     left = member.status.st_size
     try:

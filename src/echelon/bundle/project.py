@@ -36,12 +36,12 @@ def nearest(folder: Path, markers: Sequence[str]) -> Path | None:
 
 
 def check_root(root: Path) -> None:
-    """Refuse a path that is no folder, or a folder that holds much more than a project."""
+    """Refuse a path that is not a folder, or a folder that holds much more than a project."""
     if not root.is_dir():
-        raise CannotShip(f"{root} is no folder", hint="name the folder that holds the code")
+        raise CannotShip(f"{root} is not a folder", hint="name the folder that holds the code")
     if _is_shared_folder(root) and not holds(root, ("pyproject.toml", ".echelonignore")):
         raise CannotShip(
-            f"{root} is no project: shipping it would ship everything in it",
+            f"{root} is not a project: shipping it would ship everything in it",
             hint="move the script to a folder of its own, or say in an .echelonignore what to leave out",
         )
 

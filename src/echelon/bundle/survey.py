@@ -51,7 +51,7 @@ _SPECIAL = {
 
 
 @frozen
-class Found:
+class TreeEntry:
     """A file, a link or an empty folder of the project."""
 
     path: str  # from the project's root, with slashes
@@ -64,7 +64,7 @@ class Survey:
     """What is to be shipped, sorted by path, what stays, and notes for the user."""
 
     root: Path
-    found: tuple[Found, ...]
+    found: tuple[TreeEntry, ...]
     notes: tuple[str, ...]
     withheld: tuple[Withheld, ...] = ()
 
@@ -98,7 +98,7 @@ def survey(root: Path, *, include: Sequence[str] = ()) -> Survey:
     return Survey(root=root, found=tuple(kept), notes=tuple(dict.fromkeys(notes)), withheld=tuple(stays))
 
 
-def is_secret(root: Path, found: Found) -> bool:
+def is_secret(root: Path, found: TreeEntry) -> bool:
     """Whether what was found is a file that looks like a secret."""
     return stat.S_ISREG(found.status.st_mode) and looks_secret(found.path, root / found.path)
 
@@ -109,7 +109,7 @@ def unreadable(path: str, error: OSError) -> CannotShip:
     return CannotShip(f"{path} cannot be read: {error.strerror or error}", hint=hint)
 
 
-def _walk(root: Path, notes: list[str], withheld: list[Withheld]) -> Iterator[Found]:
+def _walk(root: Path, notes: list[str], withheld: list[Withheld]) -> Iterator[TreeEntry]:
     """Everything that no rule ignores, including folders; ignored folders are not entered."""
     start, above = _start(root, notes)
     state = _state_folder()
@@ -226,14 +226,14 @@ def _is_environment_or_cache(folder: Path, names: set[str]) -> bool:
         return False
 
 
-def _folder(root: Path, path: str) -> Found:
+def _folder(root: Path, path: str) -> TreeEntry:
     try:
-        return Found(path=path, status=(root / path).lstat())
+        return TreeEntry(path=path, status=(root / path).lstat())
     except OSError as error:
         raise unreadable(path, error) from error
 
 
-def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
+def _single(root: Path, path: str, notes: list[str]) -> Iterator[TreeEntry]:
     """A file or link, or a note on why it is left out."""
     full = f"{root}/{path}"
     try:
@@ -244,18 +244,18 @@ def _single(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
                 notes.append(
                     f"{path} links out of the project, to {target}: it works only where that path exists"
                 )
-            yield Found(path=path, status=status, target=target)
+            yield TreeEntry(path=path, status=status, target=target)
         elif stat.S_ISREG(status.st_mode):
             if not os.access(full, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            yield Found(path=path, status=status)
+            yield TreeEntry(path=path, status=status)
         else:
             notes.append(f"{path} is {_SPECIAL.get(stat.S_IFMT(status.st_mode), 'no file')}: not shipped")
     except OSError as error:
         raise unreadable(path, error) from error
 
 
-def _included(root: Path, pattern: str, notes: list[str], withheld: list[Withheld]) -> Iterator[Found]:
+def _included(root: Path, pattern: str, notes: list[str], withheld: list[Withheld]) -> Iterator[TreeEntry]:
     """What an include names: an existing path, or else a glob."""
     plain = posixpath.normpath(pattern.removeprefix(f"{root}/"))
     if plain in {".", ".."} or plain.startswith(("/", "../")) or "\0" in plain:
@@ -273,7 +273,7 @@ def _included(root: Path, pattern: str, notes: list[str], withheld: list[Withhel
         try:
             matches = [str(match.relative_to(root)) for match in root.glob(plain)]
         except ValueError as error:
-            raise InvalidJob("include", pattern, "is no glob", hint=str(error)) from error
+            raise InvalidJob("include", pattern, "is not a glob", hint=str(error)) from error
         matches = [
             match for match in matches if not _is_waste(match.split("/")) and not _link_above(root, match)
         ]
@@ -297,7 +297,7 @@ def _is_waste(names: Sequence[str]) -> bool:
     return not _WASTE.isdisjoint(names) or names[-1].endswith(".pyc")
 
 
-def _all_of(root: Path, path: str, notes: list[str]) -> Iterator[Found]:
+def _all_of(root: Path, path: str, notes: list[str]) -> Iterator[TreeEntry]:
     """A file or link, or a folder with everything below it except repositories and bytecode."""
     pending = [path]
     while pending:

@@ -54,7 +54,7 @@ class SectionedCommand(RenamedFlags):
             is_eager=True,
             expose_value=False,
             help="show every option",
-            callback=lambda ctx, _param, asked: _show(ctx, _EVERY) if asked else None,
+            callback=_show_every,
         )
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
@@ -69,7 +69,7 @@ class SectionedCommand(RenamedFlags):
                 is_eager=True,
                 expose_value=False,
                 help="show this; or the options whose name or text has the word",
-                callback=lambda ctx, _param, word: None if word is None else _show(ctx, word),
+                callback=_show,
                 shell_complete=self._complete_word,
             )
         return super().get_help_option(ctx)
@@ -132,7 +132,8 @@ class SectionedCommand(RenamedFlags):
         if self.groups and first_only:
             mores = [[] for _ in self.groups]
             rest = {name: each for name, each in rest.items() if each in (self._help_option, self._help_all)}
-        sections: dict[str, list[click.Option]] = {} if self.groups else {_REST: []}  # without groups, what has no heading is first
+        # Without groups, what has no heading is first.
+        sections: dict[str, list[click.Option]] = {} if self.groups else {_REST: []}
         for group, first, more in zip(self.groups, firsts, mores, strict=True):
             sections[group.title] = [*first, *more]
         for option in rest.values():
@@ -145,8 +146,12 @@ class SectionedCommand(RenamedFlags):
         return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
-def _show(ctx: click.Context, word: str) -> None:
-    if not ctx.resilient_parsing:
+def _show(ctx: click.Context, _param: click.Parameter, word: str | None) -> None:
+    if word is not None and not ctx.resilient_parsing:
         ctx.meta[_SHOWN] = word
         click.echo(ctx.get_help())
         ctx.exit()
+
+
+def _show_every(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    _show(ctx, param, _EVERY if asked else None)

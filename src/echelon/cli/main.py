@@ -8,6 +8,7 @@ import contextlib
 import io
 import sys
 from shlex import quote
+from typing import Any
 
 import click
 
@@ -18,29 +19,29 @@ COMMANDS = {
     "run": ("commands.run", "Train a script, a module or a command on many workers."),
     "sweep": ("sweeps", "Run a script with many values of its parameters."),
     "ps": ("commands.runs", "List runs."),
-    "status": ("commands.runs", "Say how a run stands, and why it failed."),
-    "why": ("commands.why", "Say what is going on with a run: stuck, slow, waiting, or why it ended."),
+    "status": ("commands.runs", "Show the state of a run, and why it failed."),
+    "why": ("commands.why", "Explain what a run is doing: stuck, slow, waiting, or why it ended."),
     "logs": ("commands.logs", "Show what the ranks wrote."),
-    "metrics": ("commands.metrics", "Show what runs have measured: loss, accuracy, ..."),
-    "compare": ("commands.compare", "Say what differs between runs: code, arguments, size, metrics."),
+    "metrics": ("commands.metrics", "Show the metrics of runs: loss, accuracy, ..."),
+    "compare": ("commands.compare", "Compare runs: code, arguments, size, metrics."),
     "events": ("commands.events", "Show what happened to a run, for people and for scripts."),
     "wait": ("commands.runs", "Wait for a run to end; exits with its code."),
     "stop": ("commands.runs", "Stop runs."),
-    "resume": ("commands.resume", "Start a run again that failed, was stopped or lost."),
-    "rm": ("commands.runs", "Forget runs that have ended; results stay."),
+    "resume": ("commands.resume", "Restart a run that failed, was stopped or was lost."),
+    "rm": ("commands.runs", "Remove runs that have ended; their results stay."),
     "get": ("commands.runs", "Copy results of a run."),
     "exec": ("commands.exec", "Open a shell, or run a command, in a worker."),
-    "forward": ("commands.forward", "Reach a port of a worker from this machine."),
+    "forward": ("commands.forward", "Forward a local port to a worker."),
     "cp": ("commands.cp", "Copy files to and from a cluster's volumes."),
-    "volume": ("commands.volume", "List, make and remove a cluster's volumes."),
-    "convert": ("kubeflow.manifests", "Print a job of Kubeflow's as a job file."),
+    "volume": ("commands.volume", "List, create and remove a cluster's volumes."),
+    "convert": ("kubeflow.manifests", "Print a Kubeflow job as a job file."),
     "notebook": ("notebooks.commands", "Run a notebook's tagged cells as a pipeline."),
-    "jupyter": ("notebooks.server", "Have a Jupyter server in a cluster."),
+    "jupyter": ("notebooks.server", "Run your own Jupyter server in a cluster."),
     "image": ("commands.image", "Build an image of the project, without Docker."),
-    "top": ("commands.top", "Show devices and who uses them, live; or the workers of a run."),
+    "top": ("commands.top", "Show devices and which runs use them, live; or the workers of a run."),
     "queue": ("commands.queue", "Show the queue: positions, reasons, when runs could start."),
-    "ui": ("commands.ui", "Show runs in the browser: logs, curves, who holds what."),
-    "doctor": ("commands.doctor", "Say what this machine has, and what is missing for what."),
+    "ui": ("commands.ui", "Show runs in the browser: logs, curves, GPUs."),
+    "doctor": ("commands.doctor", "Check what this machine or cluster has, and what is missing."),
     "completion": ("commands.completion", "Print the shell's completion script."),
 }
 # What other tools (kubectl, docker, sbatch, ...) call what these commands do.
@@ -128,10 +129,28 @@ def main() -> None:
     """Run the command line and exit with the code that `echelon.errors` documents."""
     _open_what_is_closed()
     _interrupt_between_imports()
+    _warn_in_a_line()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is not worth an error
     sys.exit(call(sys.argv[1:]))
+
+
+def _warn_in_a_line() -> None:
+    """Show a warning of ours as other messages are: without the line of code that gave it."""
+    import warnings
+
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        if category.__module__.startswith("echelon."):
+            from echelon.cli.printing.render import notice
+
+            notice(str(message))
+        else:
+            usual(message, category, *where)
+
+    warnings.showwarning = show  # type: ignore[assignment]
 
 
 def _interrupt_between_imports() -> None:

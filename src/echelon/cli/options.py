@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from shlex import quote
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.help import SectionedOption
+from echelon.cli.help import Group, SectionedOption
 from echelon.errors import InvalidJob
-from echelon.model.settings import OF_STEPS, Settings
+from echelon.model.former import FORMER, HIDDEN, SWITCHES
+from echelon.model.settings import OF_STEPS, ON_KUBERNETES, Settings
 from echelon.values import types_of
 
 if TYPE_CHECKING:
@@ -31,18 +32,59 @@ MAP = click.Option(
     ["--map", "maps"],
     multiple=True,
     metavar="/PATH=FOLDER",
-    help="with a job of Kubeflow's on this machine: what a path of its pods is here",
+    help="with a Kubeflow job on this machine: what a path of its pods is here",
 )
+GROUPS = (
+    Group(
+        "What to run",
+        ("files", "module", "name", "env"),
+        ("overrides", "maps", "framework", "secret", "python", "snapshot", "include"),
+    ),
+    Group(
+        "How many",
+        ("workers", "procs", "gpus", "total_gpus", "cpus", "memory"),
+        ("gpu_type", "shares", "resource", "roles"),
+    ),
+    Group(
+        "Where and when",
+        ("on", "detach", "dry_run"),
+        ("priority", "queue_timeout", "no_wait", "force"),
+    ),
+    Group(
+        "Results and output",
+        ("results", "reuse_results"),
+        ("replace", "metric_pattern", "track", "format", "raw", "show_rank"),
+    ),
+    Group("Failures", ("restarts", "timeout"), ("stall", "grace")),
+    Group(ON_KUBERNETES, ("image", "namespace", "mount", "output", "checkpoints")),
+)
+"""How the help of `run` is arranged; the other settings of pods follow under the last heading."""
 _SUGGESTION = 2.0  # seconds that a shell's suggestion may take
 
 
 def setting_options(*, everywhere: bool, settings: type[Any] = Settings) -> list[SectionedOption]:
     """The options of `run` that only it has, or those that every command has."""
     hints = types_of(settings)
-    return [
+    options = [
         _option(field, hints[field.name])
         for field in dataclasses.fields(settings)
         if field.metadata["flag"] is not False and field.metadata["everywhere"] is everywhere
+    ]
+    return [*options, *former_options([option.name for option in options])]
+
+
+def former_options(names: Collection[str | None]) -> list[SectionedOption]:
+    """Hidden flags by the names that these settings had before; `settings_from` says the names of now."""
+    return [
+        SectionedOption(
+            [f"--{former.replace('_', '-')}", former],
+            section=None,
+            hidden=True,
+            is_flag=former in SWITCHES,
+            default=None,
+        )
+        for former, (now, _) in FORMER.items()
+        if now in names
     ]
 
 
@@ -71,7 +113,8 @@ def target_options_with(*formats: str) -> Callable[[F], F]:
 
 def step_options() -> list[click.Parameter]:
     """Those flags of `run` that hold for all steps of a notebook in a cluster."""
-    return [option for option in setting_options(everywhere=False) if option.name in OF_STEPS]
+    options = [option for option in setting_options(everywhere=False) if option.name in OF_STEPS]
+    return [*options, *former_options(OF_STEPS)]
 
 
 def where(options: Mapping[str, Any]) -> dict[str, str | None]:
@@ -92,8 +135,8 @@ def place_of(options: Mapping[str, Any]) -> str:
 
 
 def find_run(name: str | None, options: Mapping[str, Any], *, keep_stdin: bool = False) -> Run:
-    """The run that a command means: the one named, or the newest of this folder. What the user has not said
-    is told.
+    """The run that a command means: the one named, or the newest of this folder. A notice
+    says which, unless it was named.
     """
     from echelon.handle import Run
 
@@ -164,6 +207,7 @@ def _option(field: dataclasses.Field[Any], hint: Any) -> SectionedOption:
     flag = f"--{about['flag'] if isinstance(about['flag'], str) else field.name.replace('_', '-')}"
     names = [*([about["short"]] if about["short"] else []), flag, field.name]
     attributes: dict[str, Any] = {"help": about["help"], "section": about["section"]}
+    attributes["hidden"] = field.name in HIDDEN
     kinds = [kind for kind in _members(hint) if kind is not NoneType]
     kind = get_origin(kinds[0]) or kinds[0]
     if kind is bool:

@@ -48,7 +48,7 @@ Examples:
   echelon sweep --name tune -d lr=1e-4,1e-3 -- --on k8s --gpus 8 train.py --lr {lr}
   echelon status tune                  the trials, the best first; -o csv, json
   echelon logs tune/7                  what trial 7 wrote
-  echelon stop tune                    no trial starts any more, those that run end
+  echelon stop tune                    no trial starts any more, running ones are stopped
   echelon resume tune                  what failed or never ran
 """
 
@@ -70,28 +70,31 @@ class SweepCommand(click.Command):
 @click.argument("space", nargs=-1, metavar="[NAME=VALUES | @FILE]... -- [RUN OPTIONS] SCRIPT [ARGS]...")
 @click.option("--array", metavar="LOW..HIGH", help="a trial for each of these numbers: {index}")
 @click.option(
-    "--seeds", type=click.IntRange(min=1), metavar="N", help="every trial N times, with {seed} 0 to N-1"
+    "--seeds",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="repeat every trial N times, with {seed} 0 to N-1",
 )
 @click.option(
     "--trials",
     type=click.IntRange(min=1),
     metavar="N",
-    help="draw N trials at random from all that there could be",
+    help="draw N trials at random from all combinations",
 )
 @click.option(
     "--search",
     type=click.Choice(SEARCHES),
-    help="how they are drawn: random (default), or tpe: by Optuna, from what those before have reached",
+    help="how they are drawn: random (default), or tpe: by Optuna, from the results of earlier trials",
 )
-@click.option("--seed", type=int, metavar="N", help="of what is drawn: the same trials for the same seed")
+@click.option("--seed", type=int, metavar="N", help="seed of the draw: the same seed gives the same trials")
 @click.option(
     "--parallel",
     type=click.IntRange(min=1),
     metavar="N",
     help="trials at the same time (default: as many as there are cores, or as the queue lets in)",
 )
-@click.option("--minimize", metavar="METRIC", help="the best trial is the one where this metric is least")
-@click.option("--maximize", metavar="METRIC", help="the best trial is the one where this metric is greatest")
+@click.option("--minimize", metavar="METRIC", help="the best trial has the lowest value of this metric")
+@click.option("--maximize", metavar="METRIC", help="the best trial has the highest value of this metric")
 @click.option(
     "--value",
     metavar="last|best|mean:N",
@@ -101,13 +104,13 @@ class SweepCommand(click.Command):
 @click.option(
     "--early-stop", is_flag=True, help="end trials that are behind the median of the others at the same step"
 )
-@click.option("--fail-fast", is_flag=True, help="when a trial fails, end all")
+@click.option("--fail-fast", is_flag=True, help="end all trials when one fails")
 @click.option(
     "-f",
     "--file",
     metavar="FILE",
     type=click.Path(),
-    help="a job file, in which `sweep` may have all of this",
+    help="a job file; its key `sweep` may hold all of these options",
 )
 @click.option("--name", metavar="NAME", help="the sweep's name; trials are NAME/1, NAME/2, ...")
 @click.option("-d", "--detach", is_flag=True, help="do not follow it; prints the sweep's name")
@@ -190,7 +193,7 @@ def _own(options: Mapping[str, Any]) -> Settings:
 def _run_settings(words: Sequence[str]) -> tuple[Settings, tuple[str, ...], tuple[Path, ...]]:
     """What is said after the `--`: the settings, what overrides a job file, and that file."""
     assert isinstance(run_command, RunCommand)
-    # The help of `run` is not what somebody asks for who writes `sweep ... -- train.py --help`.
+    # The help of `run` is not meant by `sweep ... -- train.py --help`.
     with run_command.make_context("echelon sweep ... --", list(words)) as ctx:
         flags = dict(ctx.params)
         files, overrides = flags.pop("files"), flags.pop("overrides")

@@ -2,5 +2,5 @@
 
 `writing.py` runs where the value is, beside a function in a rank: it stands alone, on Python 3.8 and the
 standard library. `parsing.py`, its counterpart, does so too; `reading.py` runs in the client.
-None pickles: what is no plain data is refused by name.
+None pickles: what is not plain data is refused by name.
 """

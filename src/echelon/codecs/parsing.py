@@ -108,7 +108,7 @@ class Reader:
 
     def _file(self, name: object) -> Path:
         if not isinstance(name, str) or not _FILE.fullmatch(name):
-            raise ValueError("%r is no file of a value" % (name,))
+            raise ValueError("%r is not a file of a value" % (name,))
         return self._checked(name)
 
     def _checked(self, name: str) -> Path:

@@ -52,7 +52,7 @@ def _read(folder: Path, who: str, seal: str | None) -> object:
             return _unpickle(path.read_bytes(), seal, who)
         kept = f"; {PICKLE} beside it is a pickle, for those who trust its writer" if PICKLE in sums else ""
         raise CannotShip(
-            f"{who} returned {refused['place']}, a {refused['type']}, which is no plain data",
+            f"{who} returned {refused['place']}, a {refused['type']}, which is not plain data",
             hint=f"{refused['hint']}{kept}",
         )
     return Reader(folder, sums).value(content["value"])

@@ -5,7 +5,7 @@
     value.json            the value as a tree; arrays and tables in it refer to the files beside it
     1.npy, 2.arrow        one array, one table
     tensors.safetensors   all tensors, each under its place in the value
-    value.pkl             a pickle instead, of a value that is no plain data, if it can be pickled
+    value.pkl             a pickle instead, of a value that is not plain data, if it can be pickled
     SHA256SUMS            the digests of all of them; written last
 
 In the tree, numbers, texts, None, booleans and lists stand for themselves; everything else is an object with
@@ -64,7 +64,7 @@ _SMALL = 2**63  # whole numbers from here on are written in base 16, which has n
 
 
 class NotData(Exception):
-    """A value, or something in it, that is no plain data."""
+    """A value, or something in it, that is not plain data."""
 
     def __init__(self, place: str, value: object, hint: str = "") -> None:
         kind = type(value)
@@ -85,7 +85,7 @@ def seal_name(rank: object) -> str:
 
 
 def keep_returned(value: object, function: str) -> None:
-    """Keep what a function returned among the run's results. A value that is no plain data is kept as a
+    """Keep what a function returned among the run's results. A value that is not plain data is kept as a
     pickle, or refused, on standard error and in its place: what was trained is not lost for it.
     """
     output, rank = os.environ.get("ECHELON_OUTPUT"), os.environ.get("ECHELON_RANK")
@@ -95,7 +95,7 @@ def keep_returned(value: object, function: str) -> None:
     try:
         replace_folder(value, function, folder)
     except NotData as refusal:
-        what = f"{refusal.place}, a {refusal.kind}, which is no plain data"
+        what = f"{refusal.place}, a {refusal.kind}, which is not plain data"
         if not (folder / PICKLE).exists():
             sys.stderr.write(f"{function} returned {what} and is not kept ({refusal.hint})\n")
         elif seals is None:

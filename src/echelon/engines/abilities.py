@@ -307,4 +307,4 @@ def choose_rank(record: Record, worker: int | None, rank: int | None) -> ChosenR
 
 def _no_such(field: str, value: int | None, there: Sequence[int], run: str) -> InvalidJob:
     hint = f"they are numbered 0 to {max(there)}" if len(there) > 1 else "there is only number 0"
-    return InvalidJob(field, value, f"is no {field} of run {run!r}", hint=hint)
+    return InvalidJob(field, value, f"is not a {field} of run {run!r}", hint=hint)

@@ -371,7 +371,8 @@ def run_exists(name: str, *, replaceable: bool = True, resume: bool = False) -> 
     the new run was to go on in its results.
     """
     if resume:
-        hint = f"`echelon resume {name}` starts it again as it was; --resume --replace goes on in its results"
+        hint = f"`echelon resume {name}` starts it again as it was; "
+        hint += "--reuse-results --replace goes on in its results"
     else:
         instead = "--replace takes its place and keeps its results, or " if replaceable else ""
         free = f"once it has ended, {instead}`echelon rm {name}` frees the name"

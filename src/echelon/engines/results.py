@@ -79,7 +79,8 @@ def check_results(results: Path, *, resume: bool) -> None:
     if occupied and not resume:
         raise StateTrouble(
             f"the results folder {results} is not empty",
-            hint="--resume goes on in it; --results chooses another; --replace renames a folder runs/NAME",
+            hint="--reuse-results goes on in it; --results chooses another; "
+            "--replace renames a folder runs/NAME",
         )
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise StateTrouble(
@@ -197,8 +198,8 @@ def copy_matching(
 def _copy_folder(
     source: Path, target: Path, leave_out: Collection[str], notice: Callable[[LeftOut], object]
 ) -> None:
-    """As results come from a cluster: links inside stay links, and what is no file is told. Links to outside
-    stay, too: they lead to the same place of this machine.
+    """As results come from a cluster: links inside stay links, and what is not a file is reported. Links
+    to outside stay, too: they lead to the same place of this machine.
     """
     from echelon.agent.files import tree
 

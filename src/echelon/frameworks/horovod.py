@@ -15,7 +15,7 @@ from echelon.model.world import World, rank_count
 
 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
-    """Every rank is started; the end of rank 0, the chief, is the run's. Other roles are no part of it."""
+    """Every rank is started; the end of rank 0, the chief, is the run's. Other roles are not part of it."""
     here = world.groups[group]
     if here.role not in ROLES:
         return Launch(argv=tuple(argv))

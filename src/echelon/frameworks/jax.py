@@ -22,7 +22,7 @@ from echelon.model.world import Group, World, rank_count
 
 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
-    """Rank 0 is the coordinator. Other roles than workers are no part of it."""
+    """Rank 0 is the coordinator. Other roles than workers are not part of it."""
     here, base = world.groups[group], launch_ranks(argv, world, group)
     if here.role not in ROLES:
         return base

@@ -87,8 +87,8 @@ def calls_launcher(argv: Sequence[str]) -> bool:
 
 
 def source_calls_launcher(source: bytes) -> bool:
-    """Whether a script calls mpirun: a Python script names it in a string that is no documentation, any other
-    in a line that is no comment.
+    """Whether a script calls mpirun: a Python script names it in a string that is not documentation, any
+    other in a line that is not a comment.
     """
     return any(_CALL.search(text) for text in _code_of(source))
 

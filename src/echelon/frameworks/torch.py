@@ -25,7 +25,7 @@ _NO_CALLS = ("#", "echo ", "printf ")  # lines of a shell script that only name 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
     """Rank 0 listens on a port that its agent finds free, at the address from which the agent joined.
 
-    A chief is the first rank of the training; workers of other roles are no part of it."""
+    A chief is the first rank of the training; workers of other roles are not part of it."""
     if not calls_torchrun(argv) or world.groups[group].role not in ROLES:
         return launch_ranks(argv, world, group)
     wiring = {

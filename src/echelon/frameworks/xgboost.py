@@ -16,7 +16,7 @@ from echelon.model.world import World, rank_count
 
 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
-    """Every rank is started. A chief is the first of them; other roles are no part of it."""
+    """Every rank is started. A chief is the first of them; other roles are not part of it."""
     base = launch_ranks(argv, world, group)
     if world.groups[group].role not in ROLES:
         return base

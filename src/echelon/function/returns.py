@@ -36,7 +36,7 @@ _NO_PICKLE = (
 
 def check_return(function: object, *, remote: bool) -> None:
     """Raise CannotShip if the function's annotation names a class of which no value can come back: from this
-    machine what no pickle holds, from elsewhere what is no plain data. An annotation that is not understood
+    machine what no pickle holds, from elsewhere what is not plain data. An annotation that is not understood
     says nothing.
     """
     while isinstance(function, functools.partial):

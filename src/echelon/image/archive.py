@@ -52,7 +52,8 @@ class Archive:
         except (tarfile.TarError, OSError) as error:
             self._file.close()
             raise Unavailable(
-                f"{path} is no OCI archive: {error}", hint="`podman save --format oci-archive` writes them"
+                f"{path} is not an OCI archive: {error}",
+                hint="`podman save --format oci-archive` writes them",
             ) from error
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from echelon.image.oci import Descriptor, Manifest, Platform
 from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry.repository import Repository
 from echelon.image.tidy import tidy
-from echelon.image.wheels import LIBC, Wanted, check_packages, check_python, install
+from echelon.image.wheels import LIBC, PackageSet, check_packages, check_python, install
 from echelon.values import frozen
 
 _WORTH_SAYING = 50_000_000  # bytes: smaller layers are sent too fast to announce
@@ -147,7 +147,7 @@ def _check(recipe: Recipe) -> tuple[Reference | None, Reference | None]:
     check_packages(recipe.packages)
     for file in recipe.requirements:
         if not file.is_file():
-            raise InvalidJob("requirements", str(file), "is no file", hint="check the path")
+            raise InvalidJob("requirements", str(file), "is not a file", hint="check the path")
     if recipe.python:
         check_python(recipe.python)
     if recipe.to is not None and not recipe.to.absolute().parent.is_dir():
@@ -208,7 +208,7 @@ def _packages(
             f"{recipe.base} does not say which Python it has",
             hint="packages are installed for one version: say --python 3.12, or whichever it is",
         )
-    wanted = Wanted(
+    wanted = PackageSet(
         packages=recipe.packages,
         requirements=recipe.requirements,
         platform=platform,

@@ -57,7 +57,7 @@ def find_builder() -> str:
 def hand_over(what: Handover) -> str:
     """Build with the first working builder; returns its name."""
     if not what.dockerfile.is_file():
-        raise InvalidJob("file", str(what.dockerfile), "is no Dockerfile", hint="check the path")
+        raise InvalidJob("file", str(what.dockerfile), "is not a Dockerfile", hint="check the path")
     builder = find_builder()
     for command in commands(builder, what):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=_STDERR, check=False)

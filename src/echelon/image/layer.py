@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from echelon.bundle.archive import compress, portable, read_content
-from echelon.bundle.survey import Found, unreadable
+from echelon.bundle.survey import TreeEntry, unreadable
 from echelon.image import oci
 from echelon.image.compose import Layer
 from echelon.image.oci import Descriptor
@@ -29,7 +29,9 @@ _EPOCH = 315532800
 
 
 @contextmanager
-def packed(origin: str, root: Path, found: Iterable[Found], below: str) -> Iterator[tuple[Layer, IO[bytes]]]:
+def packed(
+    origin: str, root: Path, found: Iterable[TreeEntry], below: str
+) -> Iterator[tuple[Layer, IO[bytes]]]:
     """Pack files of `root` below an absolute folder of the image; the folder exists even without files. The
     temporary file lasts while the block runs.
     """
@@ -54,7 +56,7 @@ def read(file: IO[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def list_tree(root: Path) -> list[Found]:
+def list_tree(root: Path) -> list[TreeEntry]:
     """Everything below a folder of our own: files, links and empty folders."""
     found = []
     for folder, folders, files in os.walk(root):
@@ -64,11 +66,11 @@ def list_tree(root: Path) -> list[Found]:
         for name in names:
             full = here / name
             target = os.readlink(full) if full.is_symlink() else ""  # noqa: PTH115 - Path changes what it reads
-            found.append(Found(path=str(full.relative_to(root)), status=full.lstat(), target=target))
+            found.append(TreeEntry(path=str(full.relative_to(root)), status=full.lstat(), target=target))
     return sorted(found, key=lambda each: os.fsencode(each.path))
 
 
-def _tar(root: Path, found: Iterable[Found], below: str) -> Iterator[bytes]:
+def _tar(root: Path, found: Iterable[TreeEntry], below: str) -> Iterator[bytes]:
     """The tar, piece by piece: a folder before what is in it."""
     folders: set[str] = set()
     yield from _folders(f"{below}/.", folders)
@@ -85,7 +87,7 @@ def _tar(root: Path, found: Iterable[Found], below: str) -> Iterator[bytes]:
             yield from read_content(root, each)
             yield b"\0" * (-each.status.st_size % _BLOCK)
         else:
-            raise unreadable(each.path, OSError(0, "it is no file"))
+            raise unreadable(each.path, OSError(0, "it is not a file"))
     yield b"\0" * (2 * _BLOCK)
 
 

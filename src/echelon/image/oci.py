@@ -128,9 +128,9 @@ def read_document(data: bytes, what: str) -> dict[str, Any]:
     try:
         document = json.loads(data, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise _strange(what, "it is no JSON") from error
+        raise _strange(what, "it is not JSON") from error
     if not isinstance(document, dict):
-        raise _strange(what, "it is no JSON object")
+        raise _strange(what, "it is not a JSON object")
     return document
 
 
@@ -149,14 +149,14 @@ def kind_of(document: dict[str, Any], content_type: str, what: str) -> str:
             f"{what} is in the format that Docker left in 2017 (schema 1)",
             hint="push the base image again with a current tool",
         )
-    raise _strange(what, f"{said!r} is no kind of image")
+    raise _strange(what, f"{said!r} is not a kind of image")
 
 
 def read_index(document: dict[str, Any], what: str) -> tuple[Choice, ...]:
     """The images of an index."""
     entries = document.get("manifests")
     if not isinstance(entries, list):
-        raise _strange(what, "its manifests are no list")
+        raise _strange(what, "its manifests are not a list")
     images = [_descriptor(entry, f"{what}: manifests[{at}]") for at, entry in enumerate(entries)]
     return tuple(
         Choice(image=image, platform=_platform(entry.get("platform")))
@@ -184,7 +184,7 @@ def read_manifest(document: dict[str, Any], digest: str, what: str) -> Manifest:
     """An image's manifest."""
     layers = document.get("layers")
     if not isinstance(layers, list):
-        raise _strange(what, "its layers are no list")
+        raise _strange(what, "its layers are not a list")
     return Manifest(
         digest=digest,
         config=_descriptor(document.get("config"), f"{what}: config"),
@@ -218,14 +218,14 @@ def _no_number(text: str) -> None:
 
 def _descriptor(entry: object, what: str) -> Descriptor:
     if not isinstance(entry, dict):
-        raise _strange(what, "it is no object")
+        raise _strange(what, "it is not an object")
     media_type, digest, size = entry.get("mediaType"), entry.get("digest"), entry.get("size")
     if not isinstance(media_type, str) or not media_type:
         raise _strange(what, "it has no media type")
     if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
-        raise _strange(what, f"{str(digest)[:100]!r} is no sha256 digest")
+        raise _strange(what, f"{str(digest)[:100]!r} is not a sha256 digest")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < 1 << 50:
-        raise _strange(what, f"{str(size)[:30]} is no size")
+        raise _strange(what, f"{str(size)[:30]} is not a size")
     return Descriptor(media_type=AS_OCI.get(media_type, media_type), digest=digest, size=size)
 
 

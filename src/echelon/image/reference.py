@@ -31,7 +31,7 @@ class Reference:
 
 
 def parse_reference(field: str, text: str) -> Reference:
-    """Parse a name as container engines do: a first part without dot or port is no registry.
+    """Parse a name as container engines do: a first part without dot or port is not a registry.
 
     Raises InvalidJob, in which `field` is the flag that the name was given to.
     """
@@ -44,7 +44,7 @@ def parse_reference(field: str, text: str) -> Reference:
     else:
         registry = HUB
     if not _HOST.fullmatch(registry):
-        raise InvalidJob(field, text, f"names no registry: {registry!r} is no host", hint=_EXAMPLE)
+        raise InvalidJob(field, text, f"names no registry: {registry!r} is not a host", hint=_EXAMPLE)
     repository, colon, tag = name.partition(":")
     if colon and not _TAG.fullmatch(tag):
         raise InvalidJob(field, text, f"has no valid tag: {tag!r}", hint=_EXAMPLE)

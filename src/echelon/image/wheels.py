@@ -34,7 +34,7 @@ _OLDER_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 @frozen
-class Wanted:
+class PackageSet:
     """Packages, and the system and Python that they must run on."""
 
     packages: tuple[str, ...]  # as pip takes them: name, name==1.2, a wheel's path or address
@@ -49,7 +49,7 @@ def check_python(text: str) -> str:
     """A version of Python as wheels name it, or InvalidJob."""
     found = re.fullmatch(r"(3\.\d{1,2})(?:\.\d+\S*)?", text)
     if found is None:
-        raise InvalidJob("python", text, "is no version of Python 3", hint="for example 3.12")
+        raise InvalidJob("python", text, "is not a version of Python 3", hint="for example 3.12")
     return found[1]
 
 
@@ -58,11 +58,11 @@ def check_packages(packages: Sequence[str]) -> None:
     for package in packages:
         if not package.strip() or package.startswith("-"):
             raise InvalidJob(
-                "pip", package, "is no package", hint="options belong into a file for --requirements"
+                "pip", package, "is not a package", hint="options belong into a file for --requirements"
             )
 
 
-def install(wanted: Wanted, into: Path) -> tuple[str, ...]:
+def install(wanted: PackageSet, into: Path) -> tuple[str, ...]:
     """Install packages; the installer's output goes to standard error. Returns notes for the user."""
     tool, notes = find_tool(wanted)
     command = [*tool, *arguments(wanted, into, uv=_is_uv(tool))]
@@ -78,7 +78,7 @@ def install(wanted: Wanted, into: Path) -> tuple[str, ...]:
     return notes
 
 
-def find_tool(wanted: Wanted) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def find_tool(wanted: PackageSet) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The beginning of the installer's command, and notes for the user."""
     uv = _find_uv()
     if uv and _MACHINES.get(wanted.platform.architecture) in _UV_MACHINES:
@@ -98,7 +98,7 @@ def find_tool(wanted: Wanted) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return pip, (note,)
 
 
-def arguments(wanted: Wanted, into: Path, *, uv: bool) -> list[str]:
+def arguments(wanted: PackageSet, into: Path, *, uv: bool) -> list[str]:
     """The installer's arguments. Pure."""
     machine = _MACHINES.get(wanted.platform.architecture, "")
     if not machine:
@@ -131,7 +131,7 @@ def arguments(wanted: Wanted, into: Path, *, uv: bool) -> list[str]:
 def _libc(text: str) -> tuple[str, int]:
     found = re.fullmatch(r"(glibc-2|musl-1)\.(\d{1,2})", text)
     if found is None:
-        raise InvalidJob("libc", text, "is no C library", hint=f"{LIBC}, or musl-1.2 for Alpine")
+        raise InvalidJob("libc", text, "is not a C library", hint=f"{LIBC}, or musl-1.2 for Alpine")
     return found[1], int(found[2])
 
 
@@ -148,7 +148,7 @@ def _tags(libc: str, machine: str) -> list[str]:
     return tags
 
 
-def _uv_name(wanted: Wanted, machine: str) -> str:
+def _uv_name(wanted: PackageSet, machine: str) -> str:
     family, newest = _libc(wanted.libc)
     if family == "musl-1":
         return f"{machine}-unknown-linux-musl"

@@ -159,7 +159,7 @@ def read_text(path: Path) -> str:
 
 @cache
 def _standard_input() -> bytes:
-    """It can be read once, and is asked for as a job file and as a job of Kubeflow's."""
+    """It can be read once, and is asked for as a job file and as a Kubeflow job."""
     return sys.stdin.buffer.read(LARGEST + 1)
 
 

@@ -13,6 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, SupportsIndex, Union, get_args, get_origin
 
 from echelon.errors import InvalidJob
+from echelon.model.former import FORMER, HIDDEN, name_of_now
 from echelon.model.settings import Settings
 from echelon.values import frozen, types_of
 
@@ -92,7 +93,8 @@ def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
     names, kinds = spellings(kind), types_of(kind)
     given: dict[str, Any] = {}
     seen: dict[str, str] = {}
-    for key, value in mapping.items():
+    items = mapping.items()
+    for key, value in items if kind is not Settings else (_by_name_of_now(*item) for item in items):
         name = names.get(key)
         if name is None:
             raise _unknown(key, list(kinds), at)
@@ -104,6 +106,15 @@ def _build(kind: type[Any], mapping: Mapping[str, object], at: At) -> Any:
         seen[name] = key
         given[name] = _fit(value, kinds[name], inside(at, key), nested=False)
     return kind(**given)
+
+
+def _by_name_of_now(key: str, value: object) -> tuple[str, object]:
+    former = str(key).replace("-", "_")
+    if former not in FORMER and former not in HIDDEN:
+        return key, value
+    if value is None:
+        return "name", None  # as good as not there
+    return name_of_now(former, value.text if isinstance(value, Written) else value)
 
 
 def _fit(value: object, kind: Any, at: At, *, nested: bool) -> Any:

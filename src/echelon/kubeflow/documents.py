@@ -40,7 +40,7 @@ _DOCUMENT = ("apiVersion", "kind", "metadata", "spec", "status")
 
 
 def read_manifest(paths: Path | Sequence[Path], outside: Outside = NOWHERE) -> Manifest | None:
-    """Read a file of Kubernetes objects, one of which is a job of Kubeflow's; None for any other file. The
+    """Read a file of Kubernetes objects, one of which is a Kubeflow job; None for any other file. The
     objects may be in several files, as kubectl takes them; then each holds some.
     """
     files = [paths] if isinstance(paths, Path) else paths
@@ -48,7 +48,7 @@ def read_manifest(paths: Path | Sequence[Path], outside: Outside = NOWHERE) -> M
     for path in files:
         found = _objects_in(path)
         if found is None and len(files) > 1:
-            hint = "a job file of echelon's is given alone; several are a job of Kubeflow's and what it needs"
+            hint = "a job file of echelon's is given alone; several are a Kubeflow job and what it needs"
             raise InvalidJob("file", str(path), "holds no object of Kubernetes", hint=hint)
         if found is None:
             return None
@@ -126,7 +126,7 @@ def _job_among(nodes: Sequence[Node]) -> Node:
     ]
     if close:
         node, likely = close[0]
-        raise refuse(child(node, "kind"), "is no kind of Kubeflow's", f"did you mean {likely!r}?")
+        raise refuse(child(node, "kind"), "is not a Kubeflow kind", f"did you mean {likely!r}?")
     other = next(
         (each for each in nodes if _is_of_batch(each) or text(child(each, "kind")) in _NOT_WIRED), None
     )
@@ -134,7 +134,7 @@ def _job_among(nodes: Sequence[Node]) -> Node:
     if library := _NOT_WIRED.get(text(kind)):
         hint = f"kubectl apply leaves it to its controller; echelon runs {', '.join(_JOBS)}"
         raise refuse(kind, f"is not run by echelon, which does not wire {library}", hint)
-    problem = "cannot be run by echelon" if other is not None else "is no job"
+    problem = "cannot be run by echelon" if other is not None else "is not a job"
     raise refuse(kind, problem, f"it runs {', '.join(_JOBS)}")
 
 
@@ -150,7 +150,7 @@ def _is_job(node: Node) -> bool:
         return False
     known = [each for each, its_kind in (*KINDS, TRAINJOB) if its_kind == kind]
     if text(version) not in known:
-        raise refuse(version, f"is no version of {kind}", f"it is {' or '.join(known)}")
+        raise refuse(version, f"is not a version of {kind}", f"it is {' or '.join(known)}")
     return True
 
 
@@ -166,7 +166,7 @@ def _runtime(job: Node, kind: str, name: str, others: Sequence[Node], outside: O
     raise wrong(
         place,
         name,
-        f"is no {kind} of this file or of the cluster",
+        f"is not a {kind} of this file or of the cluster",
         "put its document into the file, after ---",
     )
 

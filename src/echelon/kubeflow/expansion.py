@@ -1,7 +1,7 @@
 """Kubernetes' own `$(NAME)` in commands, arguments and variables, which no shell sees. Pure.
 
 A variable that is in the manifest is filled in here. One that gets its value when a worker starts (RANK, or a
-key of a Secret) is left to a shell. A name that is no variable stays as it is written, as in Kubernetes."""
+key of a Secret) is left to a shell. A name that is not a variable stays as it is, as in Kubernetes."""
 
 from __future__ import annotations
 

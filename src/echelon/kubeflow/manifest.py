@@ -13,13 +13,13 @@ from echelon.values import frozen
 
 @frozen
 class Manifest:
-    """A job of Kubeflow's for echelon's own workers.
+    """A Kubeflow job for echelon's own workers.
 
     `document` is the job as it is written. `notes` are the wishes that these workers do not honour, each with
     its path in the document. `objects` are the other documents of its files, which have to be in the cluster
     before the run; `runtimes` are those of TrainJobs, which only Trainer needs there. `volumes`, `workdir`
     and `unknown_env` are what pods have and this machine may not. `downloads` are what a TrainJob's
-    initializers would fetch before the start, which nobody does here."""
+    initializers would fetch before the start, which echelon does not do."""
 
     kind: str
     settings: Settings

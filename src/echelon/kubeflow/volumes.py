@@ -64,7 +64,7 @@ def _volume(mount: Node, volumes: Mapping[str, Node]) -> Volume:
     name, path = text(child(mount, "name")), text(child(mount, "mountPath"))
     if name not in volumes:
         there = ", ".join(volumes) or "none"
-        raise refuse(child(mount, "name"), "is no volume of this pod", f"spec.volumes has {there}")
+        raise refuse(child(mount, "name"), "is not a volume of this pod", f"spec.volumes has {there}")
     volume = volumes[name]
     kind = next((key for key in fields(volume) if key != "name"), "emptyDir")
     source = fields(volume).get(kind)

@@ -1,4 +1,4 @@
-"""Tagging and running a notebook by buttons: a panel in JupyterLab, and the server extension that it calls.
+"""Tagging and running a notebook with buttons: a panel in JupyterLab, and the server extension that it calls.
 
 ::
 

@@ -24,7 +24,7 @@ from echelon.errors import EchelonError
 from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.dashboard import Dashboards
-from echelon.lab.requests import Asked, Compiling, Document, Named, Tagging, within
+from echelon.lab.requests import Compiling, Document, NotebookRun, RunRequest, Tagging, within
 from echelon.lab.starting import start
 from echelon.notebook.analysis.cells import read_notebook
 from echelon.notebook.analysis.pipeline import read_pipeline
@@ -92,27 +92,27 @@ def _tags(_handler: _Handler, body: bytes) -> object:
 
 
 def _run(handler: _Handler, body: bytes) -> object:
-    asked = decode(body, Asked)
+    asked = decode(body, RunRequest)
     notebook = handler.notebook(asked.path)
     python = None if asked.in_cluster else handler.python_of(notebook)
     return {"name": start(notebook, asked, python)}
 
 
 def _state(handler: _Handler, body: bytes) -> object:
-    asked = decode(body, Named)
+    asked = decode(body, NotebookRun)
     notebook = handler.notebook(asked.path)
     found = state.newest_run(notebook) if asked.name is None else state.run_of(notebook, asked.name)
     return {"run": None if found is None else state.state_of(found)}
 
 
 def _output(handler: _Handler, body: bytes) -> object:
-    asked = decode(body, Named)
+    asked = decode(body, NotebookRun)
     found = state.run_of(handler.notebook(asked.path), asked.name or "")
     return {"lines": state.last_lines(found, asked.step or "")}
 
 
 def _stop(handler: _Handler, body: bytes) -> object:
-    asked = decode(body, Named)
+    asked = decode(body, NotebookRun)
     return {"note": state.stop(state.run_of(handler.notebook(asked.path), asked.name or ""))}
 
 
@@ -126,7 +126,7 @@ def _compile(handler: _Handler, body: bytes) -> object:
 
 
 def _dashboard(handler: _Handler, body: bytes) -> object:
-    asked = decode(body, Named)
+    asked = decode(body, NotebookRun)
     found = state.run_of(handler.notebook(asked.path), asked.name or "")
     return {"address": handler.dashboards.address(state.place_of(found))}
 

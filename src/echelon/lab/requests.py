@@ -29,7 +29,7 @@ class Tagging:
 
 
 @frozen
-class Asked:
+class RunRequest:
     """A run of a saved notebook: the values of parameters as text; `start` is the step to go on from. What
     follows `image`, it included, is for the cluster; None is what the command takes then."""
 
@@ -56,7 +56,7 @@ class Compiling:
 
 
 @frozen
-class Named:
+class NotebookRun:
     """A notebook, one of its runs, and a step of that."""
 
     path: str

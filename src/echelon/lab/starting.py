@@ -13,7 +13,7 @@ import msgspec
 from echelon.engines.choose import CLUSTER, LOCAL
 from echelon.engines.decoding import decode
 from echelon.errors import EchelonError
-from echelon.lab.requests import Asked
+from echelon.lab.requests import RunRequest
 from echelon.lab.state import newest_run, program_of
 from echelon.model.program import Program
 from echelon.values import frozen
@@ -31,7 +31,7 @@ class _Submitted:
     name: str
 
 
-def command_of(notebook: Path, asked: Asked, python: str | None) -> list[str]:
+def command_of(notebook: Path, asked: RunRequest, python: str | None) -> list[str]:
     """The command, as a user would type it in the notebook's folder; `python` is for its steps here."""
     words = [sys.executable, "-m", "echelon", "notebook", "run", "-d", "-o", "json", str(notebook)]
     words += ["--on", CLUSTER if asked.in_cluster else LOCAL]
@@ -50,12 +50,12 @@ def command_of(notebook: Path, asked: Asked, python: str | None) -> list[str]:
     return words
 
 
-def continued(asked: Asked, program: Program) -> Asked:
+def continued(asked: RunRequest, program: Program) -> RunRequest:
     """A run goes on where it is."""
     return replace(asked, context=program.context or None, namespace=program.namespace or None)
 
 
-def start(notebook: Path, asked: Asked, python: str | None) -> str:
+def start(notebook: Path, asked: RunRequest, python: str | None) -> str:
     """Start a run, or go on with the newest one, and return its name; raises StartFailed if it is refused."""
     if asked.start is not None and (newest := newest_run(notebook)) is not None:
         asked = continued(asked, program_of(newest))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from echelon.metrics.text import COUNT, SEEN, Found, parse
+from echelon.metrics.text import COUNT, SEEN, ParsedLine, parse
 
 _AMOUNT = r"\d{1,15}(?:\.\d{1,3})?[kMGT]?"
 _TIME = r"(?:\d{1,9}:)?\d{1,4}:\d\d"
@@ -38,7 +38,7 @@ _SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PARTS_OF_SECOND = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
-class Seen(NamedTuple):
+class ProgressLine(NamedTuple):
     """What one line says of the progress, and its metrics. `part` of the current step, or of all where there
     are no steps, is done; `left` is the time for the steps that are counted.
     """
@@ -54,14 +54,14 @@ class Seen(NamedTuple):
     pairs: tuple[tuple[str, float], ...] = ()
 
 
-def see(text: str, found: Found | None = None) -> Seen:
+def see(text: str, found: ParsedLine | None = None) -> ProgressLine:
     """What a line says, which may hold anything; `found` is what a user's own patterns have found in it."""
     text = _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2][: 2 * SEEN])[:SEEN]
     if found is None:
         found = parse(text)
     elif found.step is None and found.epoch is None:
         found = parse(text)._replace(pairs=found.pairs)
-    seen = Seen(found.step, found.steps, found.epoch, beside=text.startswith("{"), pairs=found.pairs)
+    seen = ProgressLine(found.step, found.steps, found.epoch, beside=text.startswith("{"), pairs=found.pairs)
     if (total := _EPOCHS.search(text)) is not None:
         seen = seen._replace(epoch=float(total[1]), epochs=int(total[2]))
     if (bar := _see_tqdm(text, seen) or _see_keras(text, seen) or _see_rich(text, seen)) is not None:
@@ -70,12 +70,12 @@ def see(text: str, found: Found | None = None) -> Seen:
     return seen if left is None else seen._replace(left=_seconds(left[1]))
 
 
-def is_place(seen: Seen) -> bool:
+def is_place(seen: ProgressLine) -> bool:
     """Whether a line says where the training stands."""
     return seen.step is not None or seen.epoch is not None or seen.part is not None
 
 
-def _see_tqdm(text: str, seen: Seen) -> Seen | None:
+def _see_tqdm(text: str, seen: ProgressLine) -> ProgressLine | None:
     if "[" not in text:
         return None
     bars = [each for each in _TQDM.finditer(text) if not _counts_bytes(each[8])]
@@ -100,7 +100,7 @@ def _see_tqdm(text: str, seen: Seen) -> Seen | None:
     return seen._replace(step=step, steps=steps, rate=_speed(*first.groups()[5:]), left=left, part=part)
 
 
-def _see_keras(text: str, seen: Seen) -> Seen | None:
+def _see_keras(text: str, seen: ProgressLine) -> ProgressLine | None:
     bar = _KERAS.match(text)
     if bar is None:
         return None
@@ -115,7 +115,7 @@ def _see_keras(text: str, seen: Seen) -> Seen | None:
     )
 
 
-def _see_rich(text: str, seen: Seen) -> Seen | None:
+def _see_rich(text: str, seen: ProgressLine) -> ProgressLine | None:
     if (bar := _RICH.search(text)) is not None:
         speed = _RICH_SPEED.search(text, bar.end())
         return seen._replace(

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from echelon.metrics.bars import Seen, is_place, see
+from echelon.metrics.bars import ProgressLine, is_place, see
 from echelon.metrics.reader import apply
 from echelon.metrics.text import SEEN, may_measure
 from echelon.metrics.words import is_loss
@@ -80,7 +80,7 @@ class _Rank:
         self._rank, self._patterns = rank, patterns
         self._newest: deque[tuple[float, str]] = deque(maxlen=_NEWEST)
         self._epoch_line: tuple[float, str] | None = None
-        self._now = Seen()
+        self._now = ProgressLine()
         self._at = 0.0
         self._counted_at = 0.0  # when it gave a count with its end
         self._counts_all = False  # steps go on from epoch to epoch
@@ -119,7 +119,7 @@ class _Rank:
             metrics=dict(self._metrics),
         )
 
-    def _look(self, at: float, seen: Seen) -> None:
+    def _look(self, at: float, seen: ProgressLine) -> None:
         if seen.pairs:
             self._metrics = tuple(sorted(seen.pairs, key=lambda pair: not is_loss(pair[0])))
             self._at = at

@@ -11,7 +11,7 @@ from echelon.metrics.shape import AT_START, Shape, Stands, advance, learn
 from echelon.metrics.text import (
     NOTHING,
     SEEN_JSON,
-    Found,
+    ParsedLine,
     may_measure,
     parse_number,
     parse_with_slots,
@@ -78,7 +78,7 @@ class MetricReader:
             start = end
         self._stands[rank] = stands
 
-    def _parse(self, line: str) -> Found:
+    def _parse(self, line: str) -> ParsedLine:
         if self._patterns:
             return apply(self._patterns, line)
         if not may_measure(line):
@@ -100,7 +100,7 @@ def read_all(pieces: Iterable[LogLine | LogBlock], reader: MetricReader) -> Iter
         yield from reader.read(piece)
 
 
-def apply(patterns: Sequence[MetricPattern], line: str) -> Found:
+def apply(patterns: Sequence[MetricPattern], line: str) -> ParsedLine:
     """What a user's patterns find in a line."""
     pairs: list[tuple[str, float]] = []
     place: dict[str, float] = {}
@@ -122,4 +122,4 @@ def apply(patterns: Sequence[MetricPattern], line: str) -> Found:
     if not pairs and not place:
         return NOTHING
     steps = whole_number(place.get("steps", -1.0))
-    return Found(tuple(pairs), whole_number(place.get("step", -1.0)), place.get("epoch"), steps)
+    return ParsedLine(tuple(pairs), whole_number(place.get("step", -1.0)), place.get("epoch"), steps)

@@ -29,7 +29,7 @@ class Figures:
         self.add(first)
 
     def add(self, metric: Metric) -> None:
-        """Count one more; what is no number is neither the least nor the greatest."""
+        """Count one more; what is not a number is neither the least nor the greatest."""
         value = metric.value
         self.count += 1
         self.last = metric

@@ -84,7 +84,7 @@ class Shape:
         self, text: str, start: int, stands: Stands, rank: int, at: float, into: list[Metric]
     ) -> Read | None:
         """Read lines column by column, which takes half the time; None where what a line says of its place
-        depends on the line before it, or is no number that can be one.
+        depends on the line before it, or is not a number that can be one.
         """
         if self._step is None and self._epoch is not None:
             return None

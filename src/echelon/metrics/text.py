@@ -48,7 +48,7 @@ _MAYBE_PLACE = re.compile(r"poch|POCH|tep|TEP|[iI]ter|ITER")
 _MAYBE_ANY = ("=", ":", "/", "poch", "tep", "iter", "Iter", "POCH", "TEP", "ITER")
 
 
-class Found(NamedTuple):
+class ParsedLine(NamedTuple):
     """What one line gives: metrics, and where the training stands."""
 
     pairs: tuple[tuple[str, float], ...] = ()
@@ -57,7 +57,7 @@ class Found(NamedTuple):
     steps: int | None = None
 
 
-NOTHING = Found()
+NOTHING = ParsedLine()
 
 
 Use = Literal["value", "whole", "step", "epoch", "steps", "other"]
@@ -74,14 +74,14 @@ class Slot(NamedTuple):
     name_at: int = 0
 
 
-def parse(text: str) -> Found:
+def parse(text: str) -> ParsedLine:
     """What a line gives, which may hold anything."""
     return parse_with_slots(text)[0]
 
 
-def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
-    """The same, and the numbers that were used, in the order of `Found.pairs`; None where another line of the
-    same shape has to be parsed by itself.
+def parse_with_slots(text: str) -> tuple[ParsedLine, list[Slot] | None]:
+    """The same, and the numbers that were used, in the order of `ParsedLine.pairs`; None where another
+    line of the same shape has to be parsed by itself.
     """
     if "\x1b" in text:
         return parse_with_slots(_COLOUR.sub("", text[: 2 * SEEN]).replace("\x1b", " "))[0], None
@@ -119,7 +119,7 @@ def parse_with_slots(text: str) -> tuple[Found, list[Slot] | None]:
     if not pairs and not place:
         return NOTHING, None
     numbers = {use: float(text[slot.start : slot.end]) for use, slot in place.items()}
-    found = Found(
+    found = ParsedLine(
         pairs=tuple((name, value) for name, value, _ in pairs),
         step=whole_number(numbers["step"]) if "step" in numbers else None,
         epoch=numbers.get("epoch"),
@@ -179,7 +179,7 @@ def _places(text: str) -> dict[str, Slot]:
     return found
 
 
-def _parse_json(text: str) -> Found | None:
+def _parse_json(text: str) -> ParsedLine | None:
     """A line that is a JSON object; None for one that is none."""
     if len(text) > SEEN_JSON:
         return None
@@ -200,10 +200,10 @@ def _parse_json(text: str) -> Found | None:
             epoch = number if is_finite(number) else None
         elif is_metric(name):
             pairs.append((name, number))
-    return Found(pairs=tuple(pairs), step=step, epoch=epoch)
+    return ParsedLine(pairs=tuple(pairs), step=step, epoch=epoch)
 
 
-def _json_slots(text: str, found: Found) -> list[Slot] | None:
+def _json_slots(text: str, found: ParsedLine) -> list[Slot] | None:
     """The numbers of an object, if they are plainly written and all that it has."""
     slots = []
     for match in _MEMBER.finditer(text):

@@ -20,5 +20,5 @@ def checked_path(name: str, value: object) -> str:
     check_argument(name, value, str | os.PathLike, "give a path as text, or a pathlib.Path")
     text = os.fspath(value)  # type: ignore[call-overload]  # checked above
     if not isinstance(text, str) or "\0" in text:
-        raise InvalidJob(name, text, "is no path", hint="give it as text, without NUL characters")
+        raise InvalidJob(name, text, "is not a path", hint="give it as text, without NUL characters")
     return text

@@ -6,7 +6,7 @@ settings decide together stands here, each way: the shape, the roles, who keeps 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +16,7 @@ from echelon.model.job import Job, Role, validate
 from echelon.model.open_shape import OpenShape, parse_open_shape
 from echelon.model.pods import pod
 from echelon.model.pods.way_home import choose_keeper
-from echelon.model.resources import Resources, parse_duration_or_zero, parse_size, write_duration
+from echelon.model.resources import Resources, parse_size, write_duration
 from echelon.model.settings import NAMES, RoleSettings, Settings, written_out
 from echelon.values import frozen
 
@@ -60,6 +60,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
     if settings.sweep is not None:
         hint = "`echelon sweep -f FILE` runs its trials"
         raise InvalidJob("sweep", "…", "is of many runs, and this is one", hint=hint)
+    settings, per_gpu = split_per_gpu(settings)
     given = _read(settings)
     resources = Resources(**given["resources"])
     roles = tuple(_role(key, written_out(value), resources) for key, value in (settings.roles or {}).items())
@@ -69,21 +70,26 @@ def to_job(settings: Settings, *, name: str) -> Job:
         gpus=settings.gpus,
         workers=settings.workers,
         per_worker={"cpus": settings.cpus, "memory": settings.memory},
-        per_gpu={"cpus": settings.cpus_per_gpu, "memory": settings.memory_per_gpu},
+        per_gpu=per_gpu,
         rank_per_gpu=settings.procs is None,
     )
     detached = bool(settings.detach)
-    options = pod.PodOptions(
-        **{"ttl": _usual_ttl(detached=detached, secrets=bool(settings.secret)), **given["pod"]},
-        keeper=choose_keeper(
-            pod.KEEP if settings.keep is None else parse_duration_or_zero("keep", settings.keep),
-            pod.KEEP_SIZE if settings.keep_size is None else parse_size("keep_size", settings.keep_size),
-            devices=_has_devices(shape, resources, roles),
-            detached=detached,
-            output=given["pod"].get("output"),
-            checkpoints=given["pod"].get("checkpoints"),
-        ),
+    keep, size = (None, None) if settings.keep is None else pod.parse_keep(settings.keep)
+    if settings.keep_size is not None:
+        size = parse_size("keep_size", settings.keep_size)
+    keeper = choose_keeper(
+        pod.KEEP if keep is None else keep,
+        pod.KEEP_SIZE if size is None else size,
+        devices=_has_devices(shape, resources, roles),
+        detached=detached,
+        output=given["pod"].get("output"),
+        checkpoints=given["pod"].get("checkpoints"),
     )
+    usual = {
+        "ttl": _usual_ttl(detached=detached, secrets=bool(settings.secret)),
+        "linger": keep if keep is not None and keeper is None and (keep or size == 0) else pod.LINGER,
+    }
+    options = pod.PodOptions(**{**usual, **given["pod"]}, keeper=keeper)
     pod.parse_job_kind(options.job_kind, queue=options.queue)
     job = Job(
         **{"procs": max(1, resources.gpus), **given[""]},
@@ -95,6 +101,13 @@ def to_job(settings: Settings, *, name: str) -> Job:
     )
     validate(job)
     return job
+
+
+def split_per_gpu(settings: Settings) -> tuple[Settings, dict[str, str | None]]:
+    """The settings without the CPUs and the memory that are given for each GPU (`4/gpu`), and those."""
+    given = {name: str(getattr(settings, name)).strip() for name in ("cpus", "memory")}
+    per_gpu = {name: text[:-4] if text.endswith("/gpu") else None for name, text in given.items()}
+    return replace(settings, **{name: None for name, text in per_gpu.items() if text is not None}), per_gpu
 
 
 def to_settings(job: Job) -> Settings:
@@ -169,27 +182,26 @@ def _write_role(role: Role, default: Resources) -> int | RoleSettings:
 
 
 def _write_shape(shape: OpenShape) -> dict[str, Any]:
-    cpus, memory = shape.cpus_per_gpu, shape.memory_per_gpu
+    per_gpu = {"cpus": shape.cpus_per_gpu, "memory": shape.memory_per_gpu}
     return {
         "total_gpus": shape.least if shape.least == shape.most else f"{shape.least}..{shape.most}",
         "shares": None if shape.shares == "equal" else shape.shares,
         "workers": shape.workers,
-        "cpus_per_gpu": None if cpus is None else f"{cpus:.15g}",
-        "memory_per_gpu": None if memory is None else f"{memory:.15g}",
+        **{name: f"{value:.15g}/gpu" for name, value in per_gpu.items() if value is not None},
     }
 
 
 def _write_keeper(job: Job) -> dict[str, Any]:
     """What a keeper, or that there is none, shows of `keep`, and of `detach` if nothing else brought one."""
-    keeper = job.pod.keeper
+    keeper, hold = job.pod.keeper, job.pod.linger
     usual = _has_devices(job.shape, job.resources, job.roles) or job.pod.checkpoints is not None
     if keeper is None:
+        if hold != pod.LINGER:
+            return {"keep": f"{write_duration(hold)}:0", "linger": None}
         return {"keep": "0s"} if usual and job.pod.output is None else {}
-    return {
-        "detach": None if usual else True,
-        "keep": None if keeper.keep == pod.KEEP else write_duration(keeper.keep),
-        "keep_size": None if keeper.size == pod.KEEP_SIZE else str(keeper.size),
-    }
+    size = "" if keeper.size == pod.KEEP_SIZE else f":{keeper.size}"
+    keep = f"{write_duration(keeper.keep)}{size}"
+    return {"detach": None if usual else True, "keep": None if keeper == pod.Keeper() else keep}
 
 
 def _has_devices(shape: OpenShape | None, resources: Resources, roles: Collection[Role]) -> bool:

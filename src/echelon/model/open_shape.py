@@ -44,15 +44,18 @@ def parse_open_shape(
 
     `per_worker` and `per_gpu` have the CPUs and the memory, each None where it is not given."""
     if total is None:
-        alone = {"shares": shares, **{f"{name}_per_gpu": value for name, value in per_gpu.items()}}
-        for name, value in alone.items():
+        if shares is not None:
+            raise InvalidJob("shares", shares, "is given without --total-gpus", hint="add --total-gpus N")
+        for name, value in per_gpu.items():
             if value is not None:
-                raise InvalidJob(name, value, "is given without --total-gpus", hint="add --total-gpus N")
+                hint = "add --total-gpus N, or give what a worker gets"
+                raise InvalidJob(name, f"{value}/gpu", "is given without --total-gpus", hint=hint)
         return None
     least, most = _range(total)
     for name, value in per_worker.items():
         if value is not None and gpus is None:
-            hint = f"give it for each GPU with --{name}-per-gpu, or fix the worker with --gpus N"
+            one = "4/gpu" if name == "cpus" else "32Gi/gpu"
+            hint = f"give it for each GPU, --{name} {one}, or fix the worker with --gpus N"
             raise InvalidJob(name, value, "is for a worker of unknown size", hint=hint)
     if shares is not None and (gpus is not None or workers is not None):
         raise InvalidJob("shares", shares, "has no effect with --gpus or --workers", hint="leave it out")
@@ -63,14 +66,14 @@ def parse_open_shape(
         shares=shares or "equal",
         gpus=gpus,
         workers=workers,
-        cpus_per_gpu=None if cpus is None else parse_cpus("cpus_per_gpu", cpus).request,
-        memory_per_gpu=None if memory is None else parse_memory("memory_per_gpu", memory).request,
+        cpus_per_gpu=None if cpus is None else parse_cpus("cpus", cpus).request,
+        memory_per_gpu=None if memory is None else parse_memory("memory", memory).request,
         rank_per_gpu=rank_per_gpu,
     )
     if not numbers(shape):
         fixed = f"--gpus {gpus}" if gpus is not None else f"--workers {workers}"
         raise InvalidJob(
-            "total_gpus", total, f"is no multiple of {fixed}", hint="change one of them, or leave one out"
+            "total_gpus", total, f"is not a multiple of {fixed}", hint="change one of them, or leave one out"
         )
     return shape
 

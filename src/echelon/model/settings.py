@@ -107,17 +107,17 @@ class SweepSettings:
         "the parameters: of each a list of values, or what stands after its = on the command line"
     )
     array: str | None = _setting("a trial for each of these numbers: {index}")
-    seeds: int | None = _setting("every trial so often, with {seed} from 0 on")
-    trials: int | None = _setting("draw so many trials from all that there could be")
+    seeds: int | None = _setting("repeat every trial N times, with {seed} 0 to N-1")
+    trials: int | None = _setting("draw this many trials at random from all combinations")
     search: Literal["random", "tpe"] | None = _setting(
-        "how trials are drawn: random (default), or tpe, by Optuna from what those before have reached"
+        "how trials are drawn: random (default), or tpe, by Optuna from the results of earlier trials"
     )
-    seed: int | None = _setting("of what is drawn: the same trials for the same seed")
+    seed: int | None = _setting("seed of the draw: the same seed gives the same trials")
     parallel: int | None = _setting("trials at the same time")
-    minimize: str | None = _setting("the best trial is the one where this metric is least")
-    maximize: str | None = _setting("the best trial is the one where this metric is greatest")
+    minimize: str | None = _setting("the best trial has the lowest value of this metric")
+    maximize: str | None = _setting("the best trial has the highest value of this metric")
     value: str | None = _setting("which value of that metric counts: last, best, or mean:N of the last N")
-    fail_fast: bool | None = _setting("when a trial fails, end all")
+    fail_fast: bool | None = _setting("end all trials when one fails")
     early_stop: bool | None = _setting("end trials that are behind the median of the others at the same step")
 
 
@@ -161,31 +161,27 @@ class Settings:
         "only GPUs of this model, e.g. A100", forms.AS_IT_IS, metavar="MODEL", of="resources.gpu_type"
     )
     total_gpus: Text | None = _setting(
-        "GPUs in all: how many workers share them, and where, is decided for you; or a range, 4..8",
+        "GPUs in all, or a range, 4..8: echelon chooses how many workers share them, and on which nodes",
         metavar="N[..M]",
     )
     shares: Shares | None = _setting(
         "with --total-gpus, the GPUs of each worker: equal (default), any or largest-first"
     )
     cpus: Text | None = _setting(
-        "CPU cores per worker: request, or request:limit (in pods, default 100m)",
+        "CPU cores per worker: request, or request:limit (in pods, default 100m); 4/gpu, with --total-gpus",
         forms.CPUS,
-        metavar="N[:N]",
+        metavar="N[:N]|N/gpu",
         of="resources.cpus",
         line=False,
         server=f"CPU cores: request, or request:limit (default {SERVER_CPUS})",
     )
     memory: Text | None = _setting(
-        "memory per worker, e.g. 16Gi: request, or request:limit (in pods, default 128Mi)",
+        "memory per worker, e.g. 16Gi: request, or request:limit (in pods, default 128Mi); 32Gi/gpu",
         forms.MEMORY,
-        metavar="SIZE[:SIZE]",
+        metavar="SIZE[:SIZE]|SIZE/gpu",
         of="resources.memory",
         line=False,
         server=f"memory, e.g. 16Gi: request, or request:limit (default {SERVER_MEMORY})",
-    )
-    cpus_per_gpu: Text | None = _setting("with --total-gpus: CPU cores for each GPU", metavar="N")
-    memory_per_gpu: Text | None = _setting(
-        "with --total-gpus: memory for each GPU, e.g. 32Gi", metavar="SIZE"
     )
     resource: Mapping[str, int] | None = _setting(
         "any other resource per worker: NAME=N (MIG, AMD, RDMA)",
@@ -211,7 +207,7 @@ class Settings:
         server="a variable: KEY=VALUE",
     )
     secret: Sequence[str] | None = _setting(
-        "a variable kept out of sight: NAME from your environment, or NAME=@FILE",
+        "a secret variable: NAME from your environment, or NAME=@FILE",
         forms.SECRETS,
         metavar="NAME[=@FILE]",
         of="secrets",
@@ -232,20 +228,20 @@ class Settings:
         "end the run after this time, e.g. 90m", forms.TIME, metavar="TIME", line="time limit", agent=True
     )
     grace: Text | None = _setting(
-        "the time that ranks have to end after SIGTERM, e.g. to save; then they are killed (default 10s)",
+        "the time between SIGTERM and SIGKILL, for ranks to save (default 10s)",
         forms.TIME,
         metavar="TIME",
         agent=True,
     )
     stall: Text | None = _setting(
-        "if ranks hang for this time, e.g. 10m, say where they are and for whom; end or restart",
+        "if ranks hang for this time, e.g. 10m, show where, and fail or restart the run",
         forms.TIME,
         metavar="TIME",
         line="stuck after",
         agent=True,
     )
     priority: int | None = _setting(
-        "in the queue, before runs of less (default 0); a cluster's namespace says how much is allowed",
+        "runs with a higher priority start first (default 0); the namespace of a cluster limits it",
         forms.NUMBER,
     )
     queue_timeout: Text | None = _setting(
@@ -257,13 +253,15 @@ class Settings:
     results: str | None = _setting(
         "where results go (default ./runs/RUN)", forms.AS_IT_IS, metavar="DIR", path="dir", line=False
     )
-    resume: bool | None = _setting("go on in a results folder that exists", forms.SWITCH)
+    reuse_results: bool | None = _setting(
+        "start although the results folder has files; they stay", forms.SWITCH, of="resume"
+    )
     replace: bool | None = _setting(
         "remove a run of the same --name first, if it has ended; its results are kept as runs/RUN.1, .2, ..."
     )
     snapshot: bool | None = _setting("run on a copy of the project as it is now", forms.SWITCH, line=False)
     include: Sequence[str] | None = _setting(
-        "ship these files although .gitignore names them",
+        "ship these files even if .gitignore excludes them",
         forms.TEXTS,
         metavar="PATTERN",
         path="pattern",
@@ -284,7 +282,7 @@ class Settings:
         words=(*TRACKERS, OFF),
         of="tracking",
     )
-    detach: bool | None = _setting("return at once; the run goes on", short="-d")
+    detach: bool | None = _setting("return at once; the run continues", short="-d")
     no_wait: bool | None = _setting("fail instead of waiting in the queue for GPUs", forms.SWITCH, line=False)
     force: bool | None = _setting("start the run though it has many more ranks than this machine has cores")
     dry_run: bool | None = _setting("show what would happen, do nothing")
@@ -324,7 +322,7 @@ class Settings:
         server="another volume; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir",
     )
     code: str | None = _of_pods(
-        "run code that lies on a volume, or in the image (image); nothing is shipped",
+        "run code that is on a volume, or in the image (image); nothing is shipped",
         forms.CODE,
         metavar="pvc:NAME/PATH|image",
         line=False,
@@ -343,7 +341,7 @@ class Settings:
         steps=True,
     )
     requirements: str | None = _of_pods(
-        "install what this file names before the start",
+        "install the packages of this file before the start",
         forms.AS_IT_IS,
         metavar="FILE",
         path="file",
@@ -356,21 +354,21 @@ class Settings:
         line=False,
     )
     linger: Text | None = _of_pods(
-        "how long workers keep results that are on no volume and not fetched yet (default 5m)",
+        "now `keep`: how long workers keep results",
         forms.TIME_OR_ZERO,
         metavar="TIME",
+        line="kept by workers",
     )
     keep: Text | None = _of_pods(
-        "how long a small pod keeps results that were not fetched, so that workers can go: of runs with "
-        "GPUs, --checkpoints or -d, without --output (default 24h; 0: none)",
-        metavar="TIME",
+        "how long results that are on no volume and not fetched are kept: by a small pod of that SIZE, so "
+        "that workers can go, of runs with GPUs, --checkpoints or -d (default 24h:20Gi), else by the workers "
+        "(default 5m); TIME:0: no such pod",
+        metavar="TIME[:SIZE]",
     )
-    keep_size: Text | None = _of_pods(
-        "how much that pod can keep, on its node's disk (default 20Gi)", metavar="SIZE"
-    )
+    keep_size: Text | None = _of_pods("now `keep`: the size of the small pod", metavar="SIZE")
     checkpoints: str | None = _of_pods(
-        "keep the checkpoints that the script writes to this folder of {output}, an entry each, while the "
-        "run goes on: with --restarts, pods that replace others get the newest back",
+        "keep the checkpoints in this folder of {output}, one entry each, outside of the workers during the "
+        "run; with --restarts, pods that replace others get the newest back",
         forms.CHECKPOINTS,
         metavar="PATH",
         line=False,
@@ -394,7 +392,7 @@ class Settings:
         server=True,
     )
     toleration: Sequence[str] | None = _of_pods(
-        "on nodes with this taint too",
+        "allow nodes with this taint",
         forms.TOLERATIONS,
         metavar="KEY[=VALUE][:EFFECT]",
         of="pod.tolerations",
@@ -419,25 +417,27 @@ class Settings:
     )
     job_kind: Literal["job", "pytorchjob", "tfjob", "mpijob", "trainjob", "native"] | None = _of_pods(
         "what the workers are made of: Jobs (default), or a job that Kubeflow's controller runs; native: the "
-        "job of Kubeflow's in -f FILE, as it is",
+        "Kubeflow job in -f FILE, as it is",
         forms.AS_IT_IS,
         flag="as",
         line="as",
     )
-    queue: str | None = _of_pods(
+    local_queue: str | None = _of_pods(
         "let Kueue admit the run, by its LocalQueue of this name",
         forms.OBJECT_NAME,
         metavar="NAME",
+        of="pod.queue",
+        line="queue",
         steps=True,
     )
     scale_up: bool | None = _of_pods(
-        "start although no node has room: the cluster adds nodes for pods that wait (noticed by itself for "
-        "the cluster autoscaler and Karpenter)",
+        "start although no node has room: the cluster adds nodes for waiting pods (default where the cluster "
+        "autoscaler or Karpenter is found)",
         forms.SWITCH,
         steps=True,
     )
     ttl: Text | None = _of_pods(
-        "forget the run this long after its end (default 7d; 3d if it is detached and has secrets)",
+        "remove the run this long after its end (default 7d; 3d if it is detached and has secrets)",
         forms.TTL,
         metavar="TIME",
         steps=True,

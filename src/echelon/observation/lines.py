@@ -14,7 +14,7 @@ from echelon.values import frozen
 
 
 @frozen
-class Wanted:
+class LineFilter:
     """Which lines: of one rank or worker, from a time on."""
 
     rank: int | None = None
@@ -34,7 +34,7 @@ class Wanted:
 
 
 def lines_of(
-    engine: Engine, ref: RunRef, wanted: Wanted, *, follow: bool = False, earlier: bool = True
+    engine: Engine, ref: RunRef, wanted: LineFilter, *, follow: bool = False, earlier: bool = True
 ) -> Iterator[LogLine]:
     """What the ranks wrote, line by line: with `follow`, as it comes, until the run ends; with `earlier`, in
     all of its starts.
@@ -44,7 +44,7 @@ def lines_of(
 
 
 def lines_from_last(
-    engine: Engine, ref: RunRef, wanted: Wanted, tail: int, *, follow: bool
+    engine: Engine, ref: RunRef, wanted: LineFilter, tail: int, *, follow: bool
 ) -> Iterator[LogLine]:
     """The last lines of what is there and, with `follow`, what comes after it."""
     last, there = last_lines(engine, ref, wanted, tail)
@@ -53,7 +53,9 @@ def lines_from_last(
         yield from new_lines(engine, ref, wanted, there)
 
 
-def last_lines(engine: Engine, ref: RunRef, wanted: Wanted, tail: int) -> tuple[deque[LogLine], Counter[int]]:
+def last_lines(
+    engine: Engine, ref: RunRef, wanted: LineFilter, tail: int
+) -> tuple[deque[LogLine], Counter[int]]:
     """The last lines of what is there, and how many pieces of each worker's output that is."""
     there: Counter[int] = Counter()
 
@@ -66,7 +68,7 @@ def last_lines(engine: Engine, ref: RunRef, wanted: Wanted, tail: int) -> tuple[
     return deque(filter(wanted.has, whole_lines(pieces())), maxlen=min(tail, sys.maxsize)), there
 
 
-def new_lines(engine: Engine, ref: RunRef, wanted: Wanted, there: Counter[int]) -> Iterator[LogLine]:
+def new_lines(engine: Engine, ref: RunRef, wanted: LineFilter, there: Counter[int]) -> Iterator[LogLine]:
     """What comes after those pieces, until the run ends: each worker's come in the same order twice."""
 
     def pieces() -> Iterator[LogLine]:
@@ -79,7 +81,7 @@ def new_lines(engine: Engine, ref: RunRef, wanted: Wanted, there: Counter[int]) 
     return filter(wanted.has, whole_lines(pieces()))
 
 
-def _earlier(engine: Engine, ref: RunRef, wanted: Wanted) -> Iterator[LogLine]:
+def _earlier(engine: Engine, ref: RunRef, wanted: LineFilter) -> Iterator[LogLine]:
     """The pieces of the starts before the run was resumed."""
     ranks = wanted.ranks
     for piece in each_line(engine.earlier_output(ref)):

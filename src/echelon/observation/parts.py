@@ -60,7 +60,7 @@ def lines(
     line, which says so.
     """
     steps = _Steps(engine, ref)
-    wanted = run_lines.Wanted(rank=rank, worker=worker, since=since)
+    wanted = run_lines.LineFilter(rank=rank, worker=worker, since=since)
     known: dict[RunRef, Counter[int]] = {}
 
     def read_last(part: Part) -> Iterator[LogLine]:

@@ -18,7 +18,7 @@ from echelon.model.status import FINAL, Status, apply
 
 class NewestSamples:
     """The newest sample of each worker, while this context lasts. An engine without samples has none, and
-    what keeps them from being read (`trouble`) is no failure of the run.
+    what keeps them from being read (`trouble`) is not a failure of the run.
     """
 
     def __init__(self, engine: Engine, ref: RunRef) -> None:

@@ -45,7 +45,7 @@ def check_exists(engine: Engine, ref: RunRef, rank: int | None, worker: int | No
     ):
         if wanted is not None and wanted not in there:
             hint = f"they are numbered 0 to {max(there)}" if max(there) else "there is only number 0"
-            raise InvalidJob(field, wanted, f"is no {field} of {owner}", hint=hint)
+            raise InvalidJob(field, wanted, f"is not a {field} of {owner}", hint=hint)
 
 
 def _all_workers(engine: Engine, record: Record) -> Sequence[WorkerStatus] | None:

@@ -40,7 +40,7 @@ def check_requirements(name: str | None, folder: Path) -> None:
     if path.is_file() and os.access(path, os.R_OK):
         return
     hint = f"name a file that lists packages, as pip reads it, from {folder} on; --pip names a package itself"
-    problem = "is no file that can be read" if path.exists() else "is not there"
+    problem = "is not a file that can be read" if path.exists() else "is not there"
     raise InvalidJob("requirements", name, problem, hint=hint)
 
 

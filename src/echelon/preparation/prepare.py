@@ -101,9 +101,12 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
         if role.name not in own and (not role.command or role.name == "launcher"):
             hint = "leave it out, or say --framework; a role with a command of its own runs beside it"
             raise InvalidJob("role", role.name, f"is not a role of {name}", hint=hint)
-    if settings.resume and settings.results is None and settings.name is None:
+    if settings.reuse_results and settings.results is None and settings.name is None:
         raise InvalidJob(
-            "resume", True, "says no folder", hint="add --results DIR, or --name RUN to go on in runs/RUN"
+            "reuse_results",
+            True,
+            "says no folder",
+            hint="add --results DIR, or --name RUN to go on in runs/RUN",
         )
     _check_replace(settings)
     job = _settle_ranks(job, settings)

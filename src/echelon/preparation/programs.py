@@ -22,7 +22,7 @@ _SHELL_SCRIPTS = (".sh", ".bash")
 
 
 def check_script(script: Path, folder: Path) -> None:
-    """Refuse what is no script; `script` is as the user wrote it, seen from `folder`."""
+    """Refuse what is not a script; `script` is as the user wrote it, seen from `folder`."""
     full = folder / script
     if not full.exists():
         raise InvalidJob("script", str(script), "does not exist", hint=_instead_of(script, full))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from echelon.errors import InvalidJob
 from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
-from echelon.model.pods.pod import IMAGE
+from echelon.model.pods.pod import IMAGE, LINGER
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ _NOT_A_PATH = re.compile(r"^-?\d|^[\w-]+$|://")
 
 def settle_remote(job: Job, settings: Settings) -> Job:
     """The same job for remote workers: its code travels or lies on a volume, and Python is the image's."""
-    if settings.detach and settings.output is None and job.pod.keeper is None and settings.linger is None:
+    held = settings.linger is not None or job.pod.linger != LINGER
+    if settings.detach and settings.output is None and job.pod.keeper is None and not held:
         raise InvalidJob(
             "detach",
             "-d",
             "leaves no command to fetch the results from the workers",
             hint="leave --keep 0 out, so that a small pod keeps them; or --output pvc:NAME or new:10Gi keeps "
-            "them on a volume, and --linger 1h the workers, so much longer for `echelon get`",
+            "them on a volume, and --keep 1h:0 the workers, so much longer for `echelon get`",
         )
     in_image = settings.code == IMAGE
     if job.pod.code is not None or in_image:

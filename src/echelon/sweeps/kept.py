@@ -27,7 +27,7 @@ from echelon.sweeps.search import Search
 from echelon.sweeps.spaces import Trial
 from echelon.values import frozen
 
-PRIVATE = ("sweep.json", "code.tar.gz")  # what is in the folder and is no result
+PRIVATE = ("sweep.json", "code.tar.gz")  # what is in the folder and is not a result
 SCHEMA = 1
 _SPEC, _CODE = PRIVATE
 _TABLE = "trials.csv"

@@ -39,7 +39,7 @@ def objective_of(minimize: str | None, maximize: str | None, of: str) -> Objecti
 
 
 def reached(measured: Iterable[Metric], objective: Objective) -> float | None:
-    """The value of a trial: of the lowest rank that has the metric; None if none has, or it is no number."""
+    """The value of a trial: of the lowest rank that has the metric; None if none has a number."""
     lowest, values = math.inf, deque[float](maxlen=objective.count)
     better = min if objective.goal == "minimize" else max
     for metric in measured:

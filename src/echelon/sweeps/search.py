@@ -84,7 +84,7 @@ def trials_to_come(count: int | None) -> tuple[Trial, ...]:
     """So many trials, whose values are not known yet."""
     if count is None or count > MOST_TRIALS:
         hint = f"--trials N says how many, at most {MOST_TRIALS}"
-        raise InvalidJob("trials", count, "is no number of trials for a search", hint=hint)
+        raise InvalidJob("trials", count, "is not a number of trials for a search", hint=hint)
     return tuple(Trial(name=str(number)) for number in range(1, count + 1))
 
 

@@ -34,9 +34,9 @@ from echelon.sweeps.search import check_installed, example
 from echelon.sweeps.spaces import Trial
 
 _EXECUTOR = "echelon.sweeps"
-_SUFFIX = 5  # characters of a name that nobody has chosen: a dash, and what makes it another one
+_SUFFIX = 5  # characters that make a generated name unique: a dash, and random ones
 _KEY = 16  # bytes
-_OF_ONE = ("replace", "resume", "no_wait")  # settings that a sweep has no meaning for yet
+_OF_ONE = ("replace", "reuse_results", "no_wait")  # settings that a sweep has no meaning for yet
 
 
 def check_settings(settings: Settings) -> None:

@@ -71,7 +71,7 @@ def arguments_of(args: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def is_secret(name: str) -> bool:
-    """Whether an argument's value is one that nobody else should see, by its name."""
+    """Whether an argument's value is a secret, by its name."""
     words = tuple(re.split(r"[^a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()))
     return not _SECRETS.isdisjoint(words) or any(
         pair == words[at : at + 2] for at in range(len(words)) for pair in _SECRET_PAIRS

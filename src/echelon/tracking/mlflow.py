@@ -288,7 +288,7 @@ def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _number(value: float) -> float | str:
-    """JSON has no word for what is no number; protobuf's JSON has a text."""
+    """JSON has no word for what is not a number; protobuf's JSON has a text."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

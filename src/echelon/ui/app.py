@@ -27,7 +27,7 @@ from echelon.ui import live
 from echelon.ui.reading import Reading, error_data
 from echelon.ui.results import list_results, open_result
 from echelon.ui.safety import SESSION, Guard, Keys
-from echelon.ui.spool import Wanted
+from echelon.ui.spool import LineQuery
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain"}
@@ -83,7 +83,7 @@ def make_app(reading: Reading, keys: Keys) -> Guard:
         return Response(drawing_of(steps, links), media_type="image/svg+xml")
 
     def logs(request: Request) -> Response:
-        wanted = Wanted(_number(request, "rank"), _search(request))
+        wanted = LineQuery(_number(request, "rank"), _search(request))
         after, before = _number(request, "after"), _number(request, "before")
         return _data(reading.logs(_name(request), wanted, after, before))
 
@@ -198,7 +198,7 @@ def _number(request: Request, field: str) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= 12):
-        raise InvalidJob(field, text[:40], "is no number", hint="from 0 on")
+        raise InvalidJob(field, text[:40], "is not a number", hint="from 0 on")
     return int(text)
 
 

@@ -31,7 +31,7 @@ def read_charts(text: str) -> Charts | None:
 
 
 def drawn(feed: Feed, rank: int | None, chosen: Charts) -> dict[str, Any]:
-    """Curves as a page is told them: `found` metrics have the text, of `count`; `full` says that there were
+    """Curves as a page receives them: `found` metrics have the text, of `count`; `full` says that there were
     more than the server keeps.
     """
     return {

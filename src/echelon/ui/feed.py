@@ -92,7 +92,7 @@ class Feed:
         return self._use.get()[0]
 
     def progress(self) -> Progress | None:
-        """How far the lowest rank has come that tells it."""
+        """The progress of the lowest rank that prints it."""
         with self._reading:
             return self._reader.lowest()
 

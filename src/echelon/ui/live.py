@@ -1,4 +1,4 @@
-"""What a page is told over its WebSocket: all of it at first, and then what has changed."""
+"""What a page receives over its WebSocket: all of it at first, and then what has changed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from echelon.ui.charts import USUAL, Charts, drawn, read_charts
 from echelon.ui.feed import Feed
 from echelon.ui.reading import Reading, error_data, progress_data
 from echelon.ui.selection import PAGE, Selection
-from echelon.ui.spool import Wanted
+from echelon.ui.spool import LineQuery
 
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
-_BEAT = 5.0  # seconds after which a page is told again that the server is there (server.js)
-_EACH_STEP = 0.002  # seconds between two tellings of how a run stands, for each of its steps: all are told
-_STALE = 1.0  # seconds after which a page that only asks for lines is told the rest, too
+_BEAT = 5.0  # seconds after which a page hears again that the server is there (server.js)
+_EACH_STEP = 0.002  # seconds between two reports of how a run stands, for each of its steps: all are sent
+_STALE = 1.0  # seconds after which a page that only asks for lines gets the rest, too
 
 News = list[dict[str, Any]]
 
@@ -35,7 +35,7 @@ class View:
         """What the page does not have yet."""
         raise NotImplementedError
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: LineQuery) -> None:
         """The page wants other lines, where there are any."""
 
     def draw(self, charts: Charts) -> None:
@@ -43,7 +43,7 @@ class View:
 
     @property
     def urgent(self) -> bool:
-        """Whether there is more to be told now."""
+        """Whether there is more to send now."""
         return False
 
 
@@ -83,17 +83,17 @@ class RunView(View):
     def __init__(self, reading: Reading, name: str) -> None:
         self._reading, self._name = reading, name
         self._feed: Feed | None = None
-        self._wanted, self._charts = Wanted(), USUAL
+        self._wanted, self._charts = LineQuery(), USUAL
         self._selection: Selection | None = None
         self._asked, self._looked = False, 0.0
-        self._told: object = None  # of the lines
+        self._sent_lines: object = None  # of the lines
         self._stands: object = None
         self._stands_next = 0.0
         self._values: tuple[object, ...] = ()
         self._drawn = 0.0
         self._come: dict[str, Any] | None = None  # how far it has come, as the page knows it
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, wanted: LineQuery) -> None:
         """Send these lines: from a place on, or the last, and those that come."""
         self._wanted, self._asked = wanted, True
 
@@ -103,12 +103,12 @@ class RunView(View):
 
     @property
     def behind(self) -> bool:
-        """Whether the page was told nothing but lines for a while."""
+        """Whether the page got nothing but lines for a while."""
         return time.monotonic() - self._looked >= _STALE
 
     @property
     def urgent(self) -> bool:
-        """Whether there is more to be told now."""
+        """Whether there is more to send now."""
         return self._searches or self.behind
 
     @property
@@ -169,17 +169,17 @@ class RunView(View):
         wanted, selection = self._wanted, self._selection
         if selection is None or selection.wanted[:2] != wanted[:2]:
             selection = self._selection = Selection(feed.lines, wanted)
-            self._told = None
+            self._sent_lines = None
         selection.look(unwanted=lambda: self._asked)
         first, end = selection.first, selection.end
         last = max(first, end - PAGE)
         start = last if wanted.at is None else min(max(first, wanted.at), last)
         shown = (start, min(end, start + PAGE), wanted.at)
-        told = (*shown, first, end, feed.lines.count, selection.complete)
-        if told == self._told:
+        now = (*shown, first, end, feed.lines.count, selection.complete)
+        if now == self._sent_lines:
             return []
-        same = isinstance(self._told, tuple) and self._told[:3] == shown
-        self._told = told
+        same = isinstance(self._sent_lines, tuple) and self._sent_lines[:3] == shown
+        self._sent_lines = now
         return [
             {
                 "kind": "lines",
@@ -230,27 +230,27 @@ async def serve(socket: WebSocket, reading: Reading) -> None:
             if (charts := read_charts(text)) is not None:
                 view.draw(charts)
                 asked.set()
-            elif (wanted := read_wanted(text)) is not None:
+            elif (wanted := read_query(text)) is not None:
                 view.ask(wanted)
                 asked.set()
 
     async def tell() -> None:
         nonlocal asked
-        told: News = []
+        sent: News = []
         while True:
             try:
                 news = await run_in_threadpool(view.news)
             except EchelonError as error:
                 unknown = isinstance(error, UnknownRun)
                 news = [{"kind": "trouble", **error_data(error), "unknown": unknown}]
-                if news == told:
+                if news == sent:
                     news = []
                 else:
-                    told = news
+                    sent = news
             else:
-                if told:
+                if sent:
                     news.append({"kind": "trouble", "error": "", "hint": ""})
-                    told = []
+                    sent = []
             for each in news:
                 await socket.send_text(msgspec.json.encode(each).decode())
             with anyio.move_on_after(0 if view.urgent else _TICK):
@@ -281,16 +281,16 @@ async def _until_gone(work: Any, scope: anyio.CancelScope) -> None:
         scope.cancel()
 
 
-class _Asked(msgspec.Struct):
+class _LineRequest(msgspec.Struct):
     rank: int | None = None
     search: str = ""
     at: int | None = None
 
 
-def read_wanted(text: str) -> Wanted | None:
+def read_query(text: str) -> LineQuery | None:
     """What a page asks for; None for anything else."""
     try:
-        found = decode(text, _Asked)
+        found = decode(text, _LineRequest)
     except msgspec.DecodeError:
         return None
-    return Wanted(rank=found.rank, search=found.search[:200], at=found.at)
+    return LineQuery(rank=found.rank, search=found.search[:200], at=found.at)

@@ -22,7 +22,7 @@ class Polled(Generic[T]):
         self.version = 0
 
     def get(self) -> tuple[T, int]:
-        """The value and its version; an error of the look is raised to everybody who asks."""
+        """The value and its version; an error of the look is raised in every caller."""
         with self._lock:
             if self._seen is None or time.monotonic() - self._seen >= self._every:
                 value = self._look()

@@ -33,7 +33,7 @@ from echelon.queueing.looking import look, standing
 from echelon.ui.feed import Feed, Feeds, plain_number
 from echelon.ui.polled import Polled
 from echelon.ui.results import Results
-from echelon.ui.spool import Wanted
+from echelon.ui.spool import LineQuery
 
 _HERE, _ELSEWHERE = 1.0, 2.0  # seconds between two looks at this machine, and at a cluster
 PAGE = 500  # lines that are given at a time
@@ -159,7 +159,7 @@ class Reading:
             found["trouble"] = error_data(feed.trouble)
         return found
 
-    def logs(self, name: str, wanted: Wanted, after: int | None, before: int | None) -> dict[str, Any]:
+    def logs(self, name: str, wanted: LineQuery, after: int | None, before: int | None) -> dict[str, Any]:
         """Lines from a number on, or the last ones before a number."""
         feed = self.feed(name)
         feed.catch_up()

@@ -16,7 +16,7 @@ _MOST_FILES = 2000
 
 
 class Results(NamedTuple):
-    """A results folder, None if there is none here; the `private` entries in it are no results."""
+    """A results folder, None if there is none here; the `private` entries in it are not results."""
 
     folder: Path | None
     private: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def list_results(results: Results) -> dict[str, Any]:
 
 
 def open_result(results: Results, path: str) -> tuple[BinaryIO, int]:
-    """One file, open, and its size; InvalidJob for what is no plain file below the folder."""
+    """One file, open, and its size; InvalidJob for what is not a plain file below the folder."""
     folder, private = results
     none = InvalidJob("path", path, "is not among the results", hint="choose one that is listed")
     if folder is None or not path or "\0" in path:
@@ -69,5 +69,5 @@ def open_result(results: Results, path: str) -> tuple[BinaryIO, int]:
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode):
         os.close(number)
-        raise InvalidJob("path", path, "is no file", hint="choose one that is listed")
+        raise InvalidJob("path", path, "is not a file", hint="choose one that is listed")
     return os.fdopen(number, "rb"), found.st_size

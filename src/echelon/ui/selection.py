@@ -11,16 +11,16 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 
-from echelon.ui.spool import Row, Spool, Wanted, block_after, block_before
+from echelon.ui.spool import LineQuery, Row, Spool, block_after, block_before
 
 PAGE = 200  # lines that a page has at a time
-MOMENT = 0.04  # seconds that a page waits for earlier lines, before it is told what was found so far
+MOMENT = 0.04  # seconds that a page waits for earlier lines, before it gets what was found so far
 
 
 class Selection:
     """What a page gets to see; one thread at a time uses it."""
 
-    def __init__(self, spool: Spool, wanted: Wanted) -> None:
+    def __init__(self, spool: Spool, wanted: LineQuery) -> None:
         self._spool, self.wanted = spool, wanted
         self._found: Sequence[int] | None = None  # the numbers, where nothing has to be searched
         if not wanted.search:

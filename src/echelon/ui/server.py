@@ -53,7 +53,7 @@ class Server:
         return f"{self.origin}/#token={self._keys.token}"
 
     def run(self) -> None:
-        """Serve until `stop`, or until the process is told to end."""
+        """Serve until `stop`, or until the process gets a signal."""
         try:
             self._server.run(sockets=[self._socket])
         finally:

@@ -38,7 +38,7 @@ class Row(NamedTuple):
     part: str  # the step that has written it, of a run that is made of runs
 
 
-class Wanted(NamedTuple):
+class LineQuery(NamedTuple):
     """Which lines: of one rank, and with a text, whatever the case of its letters; `at` is the first one that
     a page shows, by its place among these (`selection.py`), None for the last ones.
     """
@@ -80,7 +80,7 @@ class Spool:
         with self._lock:
             return self._of_rank.setdefault(rank, array("I"))
 
-    def search(self, start: int, end: int, wanted: Wanted) -> list[int]:
+    def search(self, start: int, end: int, wanted: LineQuery) -> list[int]:
         """The numbers of the lines that are wanted, from one number to another of the same block."""
         with self._lock:
             return list(self._among(start, min(end, self.count), wanted))
@@ -90,7 +90,7 @@ class Spool:
         with self._lock:
             return self._rows(list(numbers))
 
-    def last(self, limit: int, wanted: Wanted, before: int | None = None) -> list[Row]:
+    def last(self, limit: int, wanted: LineQuery, before: int | None = None) -> list[Row]:
         """The last lines that are wanted, of those before a number."""
         with self._lock:
             end = self.count if before is None else min(max(0, before), self.count)
@@ -101,7 +101,7 @@ class Spool:
                 end = start
             return self._rows(found[-limit:])
 
-    def since(self, first: int, limit: int, wanted: Wanted) -> tuple[list[Row], int]:
+    def since(self, first: int, limit: int, wanted: LineQuery) -> tuple[list[Row], int]:
         """The first lines that are wanted, from a number on, and the number to go on from."""
         with self._lock:
             start, end = max(0, first), self.count
@@ -137,7 +137,7 @@ class Spool:
                 small = self._ends[full] - self._ends[full - BLOCK] <= _SPAN
                 self._outlines.append(_outline(self._bytes(full - BLOCK, full)) if small else None)
 
-    def _among(self, start: int, end: int, wanted: Wanted) -> Iterator[int]:
+    def _among(self, start: int, end: int, wanted: LineQuery) -> Iterator[int]:
         numbers: Iterator[int] = iter(range(start, end))
         if wanted.search:
             numbers = self._search(start, end, wanted.search)

@@ -46,15 +46,15 @@ def place(tmp_path: Path) -> Iterator[Path]:
         ("../precious", "climbs"),
         ("a/../../precious", "climbs"),
         ("..", "climbs"),
-        ("", "no proper name"),
-        (".", "no proper name"),
-        ("a//b", "no proper name"),
-        ("a/", "no proper name"),
-        ("a/./b", "no proper name"),
-        ("a\0b", "no proper name"),
-        ("x" * 256, "no proper name"),
-        ("\ud800", "no proper name"),
-        ("/".join("a" * 101), "no proper name"),
+        ("", "not a proper name"),
+        (".", "not a proper name"),
+        ("a//b", "not a proper name"),
+        ("a/", "not a proper name"),
+        ("a/./b", "not a proper name"),
+        ("a\0b", "not a proper name"),
+        ("x" * 256, "not a proper name"),
+        ("\ud800", "not a proper name"),
+        ("/".join("a" * 101), "not a proper name"),
         (PARTIAL, "our own"),
         (f"a/{PARTIAL}/b", "our own"),
     ],
@@ -184,7 +184,7 @@ def test_a_link_in_the_target_is_not_written_through(place: Path) -> None:
     target.mkdir()
     (target / "a").symlink_to(place.parent / "precious-folder")
     script = scripted(HELLO, entry("a", "folder"), entry("a/b", size=1), LISTED, sent("a/b", b"x"))
-    with pytest.raises(BadTree, match="no folder"):
+    with pytest.raises(BadTree, match="not a folder"):
         Receiver(script, str(target)).run()
 
 
@@ -272,7 +272,7 @@ def test_a_request_for_what_is_elsewhere_is_refused(place: Path, path: str) -> N
 
 def test_a_request_through_a_link_is_refused(place: Path) -> None:
     (place / "a").symlink_to(place.parent)
-    with pytest.raises(Garbled, match="no folder"):
+    with pytest.raises(Garbled, match="not a folder"):
         Sender(scripted({"path": "a/precious"}), str(place)).run()
     outcome = Sender(scripted({"path": "a"}, {"end": 1}), str(place)).run()
     assert outcome["end"] == 1  # the link itself is named as what cannot be read, and nothing more

@@ -153,7 +153,8 @@ def test_results_that_are_too_large_stay_with_their_worker(pods: Pods, make: Mak
     assert pods.code(2) == 0
     keeper.wait_kept(0, 2)
     wait_until(lambda: notes(pods), "worker 1 to say so")
-    assert notes(pods) == ["worker 1 holds its results itself: they do not fit into the keeper's --keep-size"]
+    full = "they do not fit into the keeper (--keep TIME:SIZE)"
+    assert notes(pods) == [f"worker 1 holds its results itself: {full}"]
     assert pods.processes[1].poll() is None
     assert pods.processes[0].poll() is None
     assert set(keeper.kept()) == {0, 2}

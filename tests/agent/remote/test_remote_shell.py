@@ -79,7 +79,7 @@ def test_a_host_that_is_no_worker_is_left_to_the_real_ssh(
     assert [line for _, _, line in lines(agents)] == [
         "255",
         "the real one: -p 22 elsewhere true",
-        "worker-9 is no worker of this run, and there is no other ssh here",
+        "worker-9 is not a worker of this run, and there is no other ssh here",
     ]
 
 

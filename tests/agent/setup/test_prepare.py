@@ -149,7 +149,7 @@ def test_results_are_not_mixed_with_what_is_there(
     if code:
         cause = pods.verdict()["cause"]
         assert cause["exit_code"] == 115
-        assert "is not empty: it has model (say --resume" in cause["summary"]
+        assert "is not empty: it has model (say --reuse-results" in cause["summary"]
 
 
 @pytest.mark.parametrize(("same", "code"), [(True, 0), (False, 193)])

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from echelon.cli.commands.cp import Place, parse_place
+from echelon.cli.commands.cp import Location, parse_place
 from echelon.cli.printing.progress import CopyProgress
 from echelon.errors import InvalidJob
 from echelon.model.copy import Progress
@@ -20,21 +20,21 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("pvc:data", Place(kind="volume", text="pvc:data", name="data", content=True)),
-        ("pvc:data/", Place(kind="volume", text="pvc:data/", name="data", path="/", content=True)),
-        ("pvc:data/a/b", Place(kind="volume", text="pvc:data/a/b", name="data", path="a/b")),
-        ("pvc:data/a/", Place(kind="volume", text="pvc:data/a/", name="data", path="a/")),
-        ("fm-1:", Place(kind="run", text="fm-1:", name="fm-1", path=".", content=True)),
-        ("fm-1:ckpt/a.pt", Place(kind="run", text="fm-1:ckpt/a.pt", name="fm-1", path="ckpt/a.pt")),
-        ("pvc:data/a/.", Place(kind="volume", text="pvc:data/a/.", name="data", path="a", content=True)),
-        ("fm-1:a/.", Place(kind="run", text="fm-1:a/.", name="fm-1", path="a", content=True)),
-        ("data/.", Place(kind="local", text="data/.", content=True)),
-        ("data", Place(kind="local", text="data")),
-        ("./fm:x", Place(kind="local", text="./fm:x")),
-        ("/a/b:c", Place(kind="local", text="/a/b:c")),
+        ("pvc:data", Location(kind="volume", text="pvc:data", name="data", content=True)),
+        ("pvc:data/", Location(kind="volume", text="pvc:data/", name="data", path="/", content=True)),
+        ("pvc:data/a/b", Location(kind="volume", text="pvc:data/a/b", name="data", path="a/b")),
+        ("pvc:data/a/", Location(kind="volume", text="pvc:data/a/", name="data", path="a/")),
+        ("fm-1:", Location(kind="run", text="fm-1:", name="fm-1", path=".", content=True)),
+        ("fm-1:ckpt/a.pt", Location(kind="run", text="fm-1:ckpt/a.pt", name="fm-1", path="ckpt/a.pt")),
+        ("pvc:data/a/.", Location(kind="volume", text="pvc:data/a/.", name="data", path="a", content=True)),
+        ("fm-1:a/.", Location(kind="run", text="fm-1:a/.", name="fm-1", path="a", content=True)),
+        ("data/.", Location(kind="local", text="data/.", content=True)),
+        ("data", Location(kind="local", text="data")),
+        ("./fm:x", Location(kind="local", text="./fm:x")),
+        ("/a/b:c", Location(kind="local", text="/a/b:c")),
     ],
 )
-def test_places(home: Path, text: str, place: Place) -> None:
+def test_places(home: Path, text: str, place: Location) -> None:
     assert parse_place(text) == place
 
 

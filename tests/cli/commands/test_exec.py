@@ -74,8 +74,8 @@ def test_streams_and_exit_codes(cli: Call, run: None) -> None:
 
 def test_ranks_that_are_none(call: Call, run: None) -> None:
     for words, problem in (
-        (["--worker", "2"], "worker: 2 is no worker of run 'fm'"),
-        (["--rank", "4"], "rank: 4 is no rank of run 'fm'"),
+        (["--worker", "2"], "worker: 2 is not a worker of run 'fm'"),
+        (["--rank", "4"], "rank: 4 is not a rank of run 'fm'"),
         (["--worker", "0", "--rank", "2"], "rank: 2 is not of worker 0"),
     ):
         done = call("exec", "fm", *words, "--", "true")

@@ -64,7 +64,7 @@ def _cases(table: dict[str, tuple[str, int]]) -> list[object]:
 def _cause_of(call: Call, way: str, ranks: int, *words: str) -> dict[str, object]:
     more = ("--framework", "torch", "--grace", "2", "-n", str(ranks))
     done = call("run", "--name", "fm", *more, *words, str(HANG), way)
-    assert done.returncode, "it is no success"
+    assert done.returncode, "it is not success"
     cause = json.loads(call("status", "fm", "-o", "json").stdout)["root_cause"]
     print(cause["summary"])
     assert isinstance(cause, dict)

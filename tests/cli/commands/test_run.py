@@ -221,8 +221,8 @@ def test_results_elsewhere_and_resumed(cli: Call, write: Write) -> None:
     assert cli("run", "--results", "out/a", "save.py").returncode == 0
     refused = cli("run", "--results", "out/a", "save.py")
     assert refused.returncode == 115
-    assert "--resume" in refused.stderr
-    assert cli("run", "--results", "out/a", "--resume", "save.py").returncode == 0
+    assert "--reuse-results" in refused.stderr
+    assert cli("run", "--results", "out/a", "--reuse-results", "save.py").returncode == 0
     assert Path("out/a/count").read_text() == "2"
     assert not Path("runs").exists()
 

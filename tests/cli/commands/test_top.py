@@ -105,7 +105,7 @@ def test_who_looks_leaves_nothing_behind(home: Path, call: Call, stay: str) -> N
         assert call("top", "fm").returncode == 0
     after = {path.name: path.stat().st_size for path in folder.iterdir() if not path.name.endswith(".tmp")}
     changed = {name for name in after if after[name] != before.get(name)}
-    assert changed <= {"samples.json"}, "samples are no events, and no output"
+    assert changed <= {"samples.json"}, "samples are not events, and no output"
     Path("go").touch()
     assert call("wait", "fm").returncode == 0
     assert not (folder / "samples.json").exists()

@@ -1,4 +1,4 @@
-"""A job of Kubeflow's on the command line: `run -f`, on this machine, and `convert`."""
+"""A Kubeflow job on the command line: `run -f`, on this machine, and `convert`."""
 
 from __future__ import annotations
 
@@ -183,8 +183,8 @@ def test_what_is_not_honoured_stands_above_the_job_file(
             "has no effect on a job that is submitted as",
         ),
         (("run", "-f", "plain.yaml", "--as", "native"), "has nothing to submit"),
-        (("convert", "plain.yaml"), "holds no job of Kubeflow's"),
-        (("convert", "bad.yaml"), "bad.yaml:2: kind: 'Pod' is no job"),
+        (("convert", "plain.yaml"), "holds no Kubeflow job"),
+        (("convert", "bad.yaml"), "bad.yaml:2: kind: 'Pod' is not a job"),
     ],
 )
 def test_what_cannot_be(home: Path, write: Write, capsys: Any, words: tuple[str, ...], says: str) -> None:

@@ -207,7 +207,7 @@ class RecordConformance:
         assert harness.read_result(results, "notes.txt") == b"all is well"
         with pytest.raises(StateTrouble, match="not empty") as caught:
             start(harness, "talks.py")
-        assert "--resume" in caught.value.hint
+        assert "--reuse-results" in caught.value.hint
         assert list(harness.engine.runs()) == []
         again = start(harness, "talks.py", resume=True)
         assert again.wait(PATIENCE).state == "succeeded"

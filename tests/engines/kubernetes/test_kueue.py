@@ -1,4 +1,4 @@
-"""`--queue`: the Job that Kueue admits, and what is refused before there is one."""
+"""`--local-queue`: the Job that Kueue admits, and what is refused before there is one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ KINDS = {
 
 def in_queue(name: str | None = "team") -> Job:
     return to_job(
-        Settings(script="t.py", workers=2, gpus=1, framework="plain", image="x", queue=name), name="demo"
+        Settings(script="t.py", workers=2, gpus=1, framework="plain", image="x", local_queue=name),
+        name="demo",
     )
 
 
@@ -51,7 +52,7 @@ def test_one_that_waits_is_deleted_by_a_stop_and_its_record_stays(
     kind: Literal["job", "pytorchjob", "tfjob"],
 ) -> None:
     """Kueue suspends a job that is started without its quota, so that it would not end."""
-    said = Settings(script="t.py", workers=2, framework="plain", image="x", queue="team", job_kind=kind)
+    said = Settings(script="t.py", workers=2, framework="plain", image="x", local_queue="team", job_kind=kind)
     wanted, server = to_job(said, name="demo"), ApiServer()
     known = server.api.create(record.new(record_of(wanted), SHIPPED))
     ref = RunRef(engine="k8s", name="demo", namespace="team")

@@ -45,7 +45,7 @@ def job(**said: Any) -> Job:
         "script": "train.py",
         "framework": "torch",
         "total_gpus": "6",
-        "memory_per_gpu": "8Gi:16Gi",
+        "memory": "8Gi:16Gi/gpu",
         **said,
     }
     return replace(to_job(Settings(name="demo", **given), name="x"), cwd="{code}")

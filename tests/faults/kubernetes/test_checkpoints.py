@@ -30,7 +30,7 @@ if not step:
 
 def submit(terminal: Terminal, name: str, *words: str) -> None:
     terminal.write("train.py", TRAINS)
-    more = ("--keep-size", "100Mi", "--restarts", "3", "--checkpoints", "ckpt", "--image", terminal.image)
+    more = ("--keep", "24h:100Mi", "--restarts", "3", "--checkpoints", "ckpt", "--image", terminal.image)
     done = terminal.call("run", "-d", "--name", name, *more, *words, "train.py")
     assert done.returncode == 0, done.stderr
     wait_until(lambda: terminal.status(name).get("checkpoint"), "a safe checkpoint", PATIENCE)
@@ -103,7 +103,7 @@ time.sleep(3600)
 
 def start_for_good(terminal: Terminal, name: str) -> None:
     terminal.write("train.py", GOES_ON)
-    more = ("--keep-size", "100Mi", "--checkpoints", "ckpt", "--image", terminal.image)
+    more = ("--keep", "24h:100Mi", "--checkpoints", "ckpt", "--image", terminal.image)
     done = terminal.call("run", "-d", "-n", "2", "--name", name, *more, "train.py")
     assert done.returncode == 0, done.stderr
     wait_until(lambda: terminal.status(name).get("checkpoint"), "a safe checkpoint", PATIENCE)
@@ -153,7 +153,7 @@ def test_a_run_that_is_stopped_has_its_last_checkpoint(terminal: Terminal) -> No
         "time.sleep(3600)\n"
     )
     terminal.write("train.py", saves)
-    more = ("--keep-size", "100Mi", "--checkpoints", "ckpt", "--image", terminal.image)
+    more = ("--keep", "24h:100Mi", "--checkpoints", "ckpt", "--image", terminal.image)
     done = terminal.call("run", "-d", "-n", "2", "--name", "stopped", *more, "train.py")
     assert done.returncode == 0, done.stderr
     wait_until(lambda: terminal.status("stopped").get("checkpoint"), "a safe checkpoint", PATIENCE)

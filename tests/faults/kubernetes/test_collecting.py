@@ -168,7 +168,7 @@ def begin(terminal: Terminal, outage: Outage, seed: int) -> Ending:
     """A run whose workers, or whose keeper, hold what it has made."""
     chance = random.Random(seed)
     name, workers = f"end-{next(numbers):04}", chance.randint(1, 2)
-    kept = ("--keep-size", "100Mi") if chance.random() < 0.5 else ("--keep", "0", "--linger", "10m")
+    kept = ("--keep", "24h:100Mi" if chance.random() < 0.5 else "10m:0")
     terminal.write("writes.py", WRITES)
     about = ("--name", name, "--image", terminal.image, "-n", str(workers))
     done = terminal.call("run", "-d", *about, *kept, "writes.py")

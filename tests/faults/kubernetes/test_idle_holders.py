@@ -22,7 +22,7 @@ def test_a_worker_that_waits_for_its_results_to_be_fetched(
     )
     held = terminal.call(
         "run", "-d", "--name", "held", "--image", terminal.image, "--gpus", "1",
-        "--keep", "0", "--linger", "1h", "train.py",
+        "--keep", "1h:0", "train.py",
     )  # fmt: skip
     assert held.returncode == 0, held.stderr
     wait_until(lambda: [each["state"] for each in holders(terminal, "held")] == ["lingering"], "it", PATIENCE)

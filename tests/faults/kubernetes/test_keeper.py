@@ -40,7 +40,7 @@ def running(pods: list[dict[str, Any]]) -> list[str]:
 
 def submit(terminal: Terminal, name: str, *words: str) -> None:
     terminal.write("writes.py", WRITES)
-    size = () if "--keep-size" in words else ("--keep-size", "100Mi")
+    size = () if "--keep" in words else ("--keep", "24h:100Mi")
     done = terminal.call("run", "-d", "--name", name, "--image", terminal.image, *size, *words)
     assert done.returncode == 0, done.stderr
 
@@ -155,7 +155,7 @@ def _phases(terminal: Terminal, run: str) -> list[str]:
 
 def test_a_keeper_for_which_there_is_no_room(terminal: Terminal) -> None:
     """It never starts; the run takes no notice, and nothing of it is left."""
-    submit(terminal, "crowded", "--keep-size", "1000Ti", "writes.py")
+    submit(terminal, "crowded", "--keep", "24h:1000Ti", "writes.py")
     wait_until(lambda: terminal.status("crowded")["held_why"], "the reason", PATIENCE)
     status = terminal.status("crowded")
     assert status["state"] == "succeeded"
@@ -174,7 +174,7 @@ def test_a_run_in_the_foreground(
     give_gpus(real_nodes[0], 2)
     large = "(output / 'large').write_bytes(bytes(50_000_000))\nsys.exit("
     terminal.write("writes.py", WRITES.replace("sys.exit(", large))
-    command = terminal.train("stays", "-n", "2", "--gpus", "1", "--keep-size", "1Gi", "writes.py")
+    command = terminal.train("stays", "-n", "2", "--gpus", "1", "--keep", "24h:1Gi", "writes.py")
     assert command.wait() == 0, command
     home = terminal.folder / "runs" / "stays"
     check_home(home, workers=2)
@@ -199,11 +199,11 @@ def test_a_namespace_of_the_level_restricted(terminal: Terminal) -> None:
 
 
 def test_results_that_the_keeper_cannot_take(terminal: Terminal) -> None:
-    submit(terminal, "large", "--keep-size", "200Ki", "writes.py")
+    submit(terminal, "large", "--keep", "24h:200Ki", "writes.py")
     wait_until(lambda: terminal.status("large").get("held_why"), "the reason", PATIENCE)
-    assert "--keep-size" in terminal.status("large")["held_why"]
+    assert "--keep TIME:SIZE" in terminal.status("large")["held_why"]
     shown = terminal.call("status", "large").stdout
-    assert "they do not fit into the keeper's --keep-size" in shown
+    assert "they do not fit into the keeper (--keep TIME:SIZE)" in shown
     assert len(running(terminal.pods("large"))) == 1
     waited = terminal.call("wait", "large")
     assert waited.returncode == 0, waited.stderr

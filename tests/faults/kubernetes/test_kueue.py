@@ -1,6 +1,6 @@
-"""`--queue` with the real Kueue and the real training operator: a run that fills the quota, others that wait
-for it and then run, as one Job, as two and as a PyTorchJob, and those that are stopped before; a PyTorchJob
-that was written by hand, and one that is stopped; and runs whose quota is taken back.
+"""`--local-queue` with the real Kueue and the real training operator: a run that fills the quota, others that
+wait for it and then run, as one Job, as two and as a PyTorchJob, and those that are stopped before; a
+PyTorchJob that was written by hand, and one that is stopped; and runs whose quota is taken back.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def queue(own_cluster: Target, terminal: Terminal, operator: None) -> Iterator[s
 
 def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal) -> None:
     terminal.write("train.py", SCRIPT)
-    plain = ("--queue", queue, "--framework", "plain", "--cpus")
+    plain = ("--local-queue", queue, "--framework", "plain", "--cpus")
     as_jobs, as_torch = ("-n", "1", "train.py"), ("--as", "pytorchjob", "-n", "2", "train.py")
     as_two = ("-n", "1", "--role", "evaluator=1", "train.py")  # one Job for each role, and one Workload
     first = terminal.train("first", *plain, "1", *as_jobs)
@@ -125,7 +125,7 @@ def test_runs_whose_quota_is_taken_back_wait_and_run_again(
 
     space = terminal.kubectl.namespace
     terminal.write("train.py", SCRIPT)
-    plain = ("--queue", queue, "--framework", "plain", "--cpus", "250m")
+    plain = ("--local-queue", queue, "--framework", "plain", "--cpus", "250m")
     shapes = {"one": ("-n", "2"), "several": ("-n", "1", "--role", "evaluator=1")}  # one Job, and two
     commands = {name: terminal.train(name, *plain, *shape, "train.py") for name, shape in shapes.items()}
     for name in shapes:

@@ -57,7 +57,7 @@ def test_who_reads_slowly_loses_no_results(terminal: Terminal) -> None:
     terminal.write("talks.py", TALKS)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as pager, os.fdopen(writing, "wb") as reader:
-        command = terminal.train("paged", "--linger", "2m", "talks.py", "20000", "100", reader=reader)
+        command = terminal.train("paged", "--keep", "2m", "talks.py", "20000", "100", reader=reader)
         wait_until((terminal.folder / "runs/paged/logs/rank-0.log").exists, "the results", 120)
         assert command.process.poll() is None
         lines = pager.read().decode().splitlines()

@@ -30,7 +30,7 @@ def test_a_folder_at_home(terminal: Terminal) -> None:
     terminal.write("writes.py", WRITES)
     assert submit(terminal, "a", "--results", "out").returncode == 0
     (terminal.folder / "link").symlink_to("out")
-    for words in (("out",), ("link", "--resume"), ("out", "--on", "local")):
+    for words in (("out",), ("link", "--reuse-results"), ("out", "--on", "local")):
         refused = submit(terminal, "b", "--results", *words)
         assert refused.returncode == STATE, refused.stderr
         assert f"k8s://{terminal.kubectl.namespace}/a" in refused.stderr
@@ -38,7 +38,7 @@ def test_a_folder_at_home(terminal: Terminal) -> None:
 
     assert terminal.call("stop", "a").returncode == 0
     assert (terminal.folder / "out" / "whose").read_text() == "a"
-    taken = submit(terminal, "b", "--results", "link", "--resume", seconds="0")
+    taken = submit(terminal, "b", "--results", "link", "--reuse-results", seconds="0")
     assert taken.returncode == 0, taken.stderr
     assert terminal.call("wait", "b").returncode == 0
     assert (terminal.folder / "out" / "whose").read_text() == "b"
@@ -76,7 +76,8 @@ def test_a_folder_of_a_volume(terminal: Terminal, shared_class: str) -> None:
         }
     )
     assert submit(terminal, "a", "--output", "pvc:shelf/x").returncode == 0
-    for words in (("--output", "pvc:shelf/x"), ("--output", "pvc:shelf/x", "--resume", "--results", "home")):
+    shelf = ("--output", "pvc:shelf/x")
+    for words in (shelf, (*shelf, "--reuse-results", "--results", "home")):
         refused = submit(terminal, "b", *words)
         assert refused.returncode == STATE, refused.stderr
         assert "pvc:shelf/x is in use: run 'a' writes to it" in refused.stderr
@@ -84,7 +85,7 @@ def test_a_folder_of_a_volume(terminal: Terminal, shared_class: str) -> None:
     assert submit(terminal, "c", "--output", "pvc:shelf/y", seconds="0").returncode == 0
 
     assert terminal.call("stop", "a").returncode == 0
-    taken = submit(terminal, "b", "--output", "pvc:shelf/x", "--resume", "--results", "home")
+    taken = submit(terminal, "b", "--output", "pvc:shelf/x", "--reuse-results", "--results", "home")
     assert taken.returncode == 0, taken.stderr
     again = terminal.call("resume", "-d", "a")
     assert again.returncode == STATE, again.stderr

@@ -97,7 +97,7 @@ def test_one_of_two_workers_is_deleted_before_its_results_are_fetched(terminal: 
     """The other's come home, and it goes; what is missing is said by every command."""
     terminal.write("writes.py", WRITES)
     done = terminal.call(
-        *("run", "-d", "--keep", "0", "--linger", "5m", "-n", "2"),
+        *("run", "-d", "--keep", "5m:0", "-n", "2"),
         *("--name", "shard", "--image", terminal.image, "writes.py"),
     )
     assert done.returncode == 0, done.stderr
@@ -119,7 +119,7 @@ def test_one_of_two_workers_is_deleted_before_its_results_are_fetched(terminal: 
 
 def test_the_fetch_takes_longer_than_the_workers_linger(terminal: Terminal) -> None:
     terminal.write("writes.py", WRITES)
-    command = terminal.train("slow", "--linger", "20s", "-n", "2", "writes.py")
+    command = terminal.train("slow", "--keep", "20s", "-n", "2", "writes.py")
     home = terminal.folder / "runs" / "slow"
     wait_for_bytes(command, home)
     with stopped(command):

@@ -40,7 +40,7 @@ def gate(namespace: Kubectl, own_cluster: object, tmp_path: Path) -> Iterator[Ga
 
 
 def submission(terminal: Terminal, name: str, workers: int = 2) -> tuple[str, ...]:
-    words = ("run", "-d", "--keep-size", "10Mi", "--linger", "1m", "--name", name, "-n", str(workers))
+    words = ("run", "-d", "--keep", "24h:10Mi", "--linger", "1m", "--name", name, "-n", str(workers))
     return (*words, "--image", terminal.image, "hello.py")
 
 

@@ -170,7 +170,7 @@ def end_of(terminal: Terminal, name: str, worker: int) -> str:
 def test_the_leader_is_evicted_in_a_slow_fetch(terminal: Terminal) -> None:
     """Its own results are here already; the others wait for a client that takes longer than they linger."""
     terminal.write("writes.py", WRITES)
-    command = terminal.train("slow", "--linger", "8s", "--keep", "0", "-n", "3", "writes.py")
+    command = terminal.train("slow", "--keep", "8s:0", "-n", "3", "writes.py")
     home = terminal.folder / "runs" / "slow"
     wait_until((home / "worker-1").exists, "the fetch from worker 1", PATIENCE)
     wait_for_bytes(command, home / "worker-1", 1 << 20)

@@ -179,7 +179,7 @@ def test_a_helper_that_is_missing(logins: Callable[..., Path], helper: Callable[
 
 def test_a_helper_is_no_path(logins: Callable[..., Path]) -> None:
     logins(credHelpers={"a.io": "x/../../../bin/sh"})
-    with pytest.raises(Denied, match="no credential helper"):
+    with pytest.raises(Denied, match="not a credential helper"):
         find("a.io/x")
 
 

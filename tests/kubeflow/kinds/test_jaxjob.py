@@ -56,7 +56,7 @@ def test_its_pods_have_kubeflows_labels(read: Read) -> None:
 
 
 def test_what_it_does_not_have_is_refused(read: Read) -> None:
-    with pytest.raises(InvalidJob, match=r"jaxReplicaSpecs.Master: 'Master' is no replica type .*Worker"):
+    with pytest.raises(InvalidJob, match=r"jaxReplicaSpecs.Master: 'Master' is not a replica type .*Worker"):
         read(SIMPLE.replace("Worker:", "Master:"))
     with pytest.raises(InvalidJob, match="has no container named jax"):
         read(SIMPLE.replace("name: jax\n", "name: main\n"))

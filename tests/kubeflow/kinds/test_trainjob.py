@@ -102,7 +102,7 @@ def test_the_runtime_may_be_elsewhere(tmp_path: Path) -> None:
 
 def test_a_runtime_that_is_nowhere_is_named(read: Read) -> None:
     with pytest.raises(
-        InvalidJob, match=r"job.yaml:6: spec.runtimeRef.name: 'torch-distributed' is no Cluster"
+        InvalidJob, match=r"job.yaml:6: spec.runtimeRef.name: 'torch-distributed' is not a Cluster"
     ):
         read(JOB)
 
@@ -116,7 +116,7 @@ def test_what_is_not_honoured_is_listed(read: Read) -> None:
 
 
 def test_a_runtime_for_another_framework_is_refused(read: Read) -> None:
-    with pytest.raises(InvalidJob, match=r"spec.mlPolicy.mpi: 'mpi' is no policy that echelon can follow"):
+    with pytest.raises(InvalidJob, match=r"spec.mlPolicy.mpi: 'mpi' is not a policy that echelon can follow"):
         read(joined(RUNTIME.replace("torch: {numProcPerNode: auto}", "mpi: {}"), JOB))
 
 
@@ -195,7 +195,7 @@ def test_a_patch_of_a_job_that_the_runtime_lacks_is_refused(read: Read) -> None:
     )
     job = job.replace("\n template", "\n                template")
     with pytest.raises(
-        InvalidJob, match=r"replicatedJobs\[0\].name: 'nod' is no job of the runtime .*has node"
+        InvalidJob, match=r"replicatedJobs\[0\].name: 'nod' is not a job of the runtime .*has node"
     ):
         read(joined(RUNTIME, job))
 

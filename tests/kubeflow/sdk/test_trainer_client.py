@@ -138,7 +138,7 @@ def test_what_echelon_does_not_do_is_a_value_error(
 
 
 def test_backends_that_echelon_does_not_have() -> None:
-    with pytest.raises(ValueError, match="backend_config: 'ContainerBackendConfig' is no backend"):
+    with pytest.raises(ValueError, match="backend_config: 'ContainerBackendConfig' is not a backend"):
         TrainerClient(backend_config=ContainerBackendConfig())
     with pytest.raises(ValueError, match="client_configuration"):
         TrainerClient(KubernetesBackendConfig(client_configuration=object()))

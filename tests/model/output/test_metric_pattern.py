@@ -29,7 +29,7 @@ def test_sound_patterns(text: str, seen: int) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("(", "is no regular expression"),
+        ("(", "is not a regular expression"),
         (r"loss (\d+)", "gives no metric"),
         (r"(?P<step>\d+)", "gives no metric"),
         (r"(?P<name>\w+)", "gives no metric"),

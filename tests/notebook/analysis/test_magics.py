@@ -74,9 +74,9 @@ def test_magics_become_python(text: str, plain: str) -> None:
         ("%%cython\nx", "cell 4, line 1: the magic %%cython"),
         ("%%capture out\nx", "%%capture"),
         ("%%bash --bg\nx", "--bg is not known here"),
-        ("%time 1 +", "this is no Python"),
+        ("%time 1 +", "this is not Python"),
         ("get_ipython().run_line_magic(name, 'x')", "cell 4, line 1: get_ipython().run_line_magic(...)"),
-        ("x = 1\ny = (", "cell 4, line 2: this is no Python"),
+        ("x = 1\ny = (", "cell 4, line 2: this is not Python"),
     ],
 )
 def test_what_is_not_known_is_refused_by_name(text: str, says: str) -> None:

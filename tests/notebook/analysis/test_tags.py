@@ -166,7 +166,7 @@ def test_metadata_of_kale(tmp_path: Path) -> None:
         ([("step:a prev:b", "1"), ("step:b prev:a", "1")], "wait for each other: a after b after a"),
         ([("imports step:a", "1")], "tagged both"),
         ([("imports", "import os")], "has no step"),
-        ([("step:a", "x = = 1")], "cell 1, line 1: this is no Python"),
+        ([("step:a", "x = = 1")], "cell 1, line 1: this is not Python"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, cells: list[tuple[str, str]], says: str) -> None:
@@ -194,16 +194,16 @@ def test_parameters_keep_their_types_and_lines(tmp_path: Path) -> None:
     }  # fmt: skip
     assert pipeline.prelude[0].text.split("\n")[1] == "n: int = -5"
     for wrong, says in [
-        ({"lr": "fast"}, "is no float"),
-        ({"n": "1.5"}, "is no int"),
-        ({"sizes": "3"}, "is no list"),
+        ({"lr": "fast"}, "is not a float"),
+        ({"n": "1.5"}, "is not an int"),
+        ({"sizes": "3"}, "is not a list"),
         ({"lrr": "1"}, "did you mean lr"),
         ({}, "'must' has no value"),
     ]:
         with pytest.raises(InvalidNotebook) as refused:
             read_pipeline(tmp_path / "book.ipynb", {"must": "x"} | wrong if wrong else {})
         assert says in str(refused.value)
-    with pytest.raises(InvalidNotebook, match="is no constant"):
+    with pytest.raises(InvalidNotebook, match="is not a constant"):
         read_book(tmp_path, [("pipeline-parameters", "a = f()"), ("step:a", "1")])
 
 

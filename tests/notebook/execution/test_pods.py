@@ -32,7 +32,7 @@ from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import PipelineRecord, published
 from echelon.notebook.kept.volume import (
     RunVolume,
-    Wanted,
+    VolumeRequest,
     binds,
     bound_to_one_node,
     check_one_node,
@@ -196,29 +196,31 @@ def test_every_step_mounts_the_volume_and_has_the_secret_out_of_sight(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "mode", "about", "wanted"),
     [
-        (None, None, About(), Wanted(output=Output(), mode=None)),
-        ("new:1Gi@fast", None, About(), Wanted(output=Output(size=2**30, storage_class="fast"))),
-        ("new:1Gi", "rwo", About(), Wanted(output=Output(size=2**30), mode="ReadWriteOnce")),
-        ("pvc:data/here", None, About(), Wanted(output=Output(claim="data", path="here"), mode=None)),
+        (None, None, About(), VolumeRequest(output=Output(), mode=None)),
+        ("new:1Gi@fast", None, About(), VolumeRequest(output=Output(size=2**30, storage_class="fast"))),
+        ("new:1Gi", "rwo", About(), VolumeRequest(output=Output(size=2**30), mode="ReadWriteOnce")),
+        ("pvc:data/here", None, About(), VolumeRequest(output=Output(claim="data", path="here"), mode=None)),
         (
             None,
             None,
             About(access_mode="rwo", storage_class="nfs"),
-            Wanted(output=Output(storage_class="nfs"), mode="ReadWriteOnce"),
+            VolumeRequest(output=Output(storage_class="nfs"), mode="ReadWriteOnce"),
         ),
     ],
 )
 def test_the_volume_is_as_the_flags_or_else_the_notebook_say(
-    text: str | None, mode: str | None, about: About, wanted: Wanted
+    text: str | None, mode: str | None, about: About, wanted: VolumeRequest
 ) -> None:
     assert wanted_volume(text, mode, about) == wanted
 
 
 def test_a_volume_of_which_nothing_is_said_is_shared_where_a_class_is_known_for_it() -> None:
-    open_ = Wanted(output=Output(), mode=None)
-    assert settle_mode(open_, ["efs"]) == Wanted(output=Output(storage_class="efs"), mode="ReadWriteMany")
-    assert settle_mode(open_, []) == Wanted(output=Output(), mode="ReadWriteOnce")
-    named = Wanted(output=Output(storage_class="any"), mode="ReadWriteMany")
+    open_ = VolumeRequest(output=Output(), mode=None)
+    assert settle_mode(open_, ["efs"]) == VolumeRequest(
+        output=Output(storage_class="efs"), mode="ReadWriteMany"
+    )
+    assert settle_mode(open_, []) == VolumeRequest(output=Output(), mode="ReadWriteOnce")
+    named = VolumeRequest(output=Output(storage_class="any"), mode="ReadWriteMany")
     assert settle_mode(named, ["efs"]) == named
 
 

@@ -150,8 +150,8 @@ def test_show_names_the_step_of_a_cell_without_tags(cli: Call) -> None:
     shown = cli("notebook", "show", "book.ipynb")
     assert shown.stdout.splitlines()[-1].split() == ["2", "y", "=", "2"]
     assert [line for line in shown.stderr.splitlines() if "hint" not in line] == [
-        "echelon: cell 1: prev:b: 'b' is no step",
-        "echelon: cell 1: prev:c: 'c' is no step",
+        "echelon: cell 1: prev:b: 'b' is not a step",
+        "echelon: cell 1: prev:c: 'c' is not a step",
     ]
     write_book(Path("book.ipynb"), [("", "x = 1")])
     assert cli("notebook", "show", "book.ipynb").stderr == ""  # it may be about to be tagged

@@ -84,7 +84,7 @@ def test_a_parameter_of_another_type_is_refused(tmp_path: Path) -> None:
     pod = Pod(tmp_path, read_book(tmp_path, [*CELLS[1:2], ("step:load", "m = n")], {}))
     done = pod.call("run", "load", ECHELON_PARAMETER_n="many")
     assert done.returncode == 1
-    assert done.stderr == "echelon: parameter n: 'many' is no int\n"
+    assert done.stderr == "echelon: parameter n: 'many' is not an int\n"
 
 
 def test_a_failure_names_the_cell(tmp_path: Path) -> None:

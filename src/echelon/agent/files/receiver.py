@@ -134,7 +134,7 @@ class Receiver:
             raise BadTree("%s comes more than once" % shown(entry.path))
         above = entry.path.rpartition("/")[0]
         if above and self._kinds.get(above) != FOLDER:
-            raise BadTree("%s lies below something that is no folder" % shown(entry.path))
+            raise BadTree("%s lies below something that is not a folder" % shown(entry.path))
         self._kinds[entry.path] = entry.kind
 
     def _decide(self, landing: Landing, entries: list[tuple[Entry, list[str]]]) -> list[Wanted]:

@@ -91,7 +91,7 @@ def check_path(path: str) -> list[str]:
     except UnicodeEncodeError:
         longest = 1 << 16
     if "" in parts or "." in parts or "\0" in path or longest > 255 or len(parts) > DEEPEST:
-        raise BadTree("%s is no proper name" % shown(path))
+        raise BadTree("%s is not a proper name" % shown(path))
     if any(part.startswith(_OWN) for part in parts):
         raise BadTree("%s is a name of our own" % shown(path))
     return parts
@@ -225,7 +225,7 @@ def open_folder(top: int, parts: list[str], make: bool = False) -> int:
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
                 where = shown("/".join(parts[: at + 1]))
-                raise BadTree("%s is no folder, but a file or a link" % where) from error
+                raise BadTree("%s is not a folder, but a file or a link" % where) from error
             raise
         finally:
             os.close(folder)

@@ -43,7 +43,7 @@ SIGN = 5.0  # seconds between two signs of a transfer that goes on
 BACK = 60.0  # seconds in which a keeper must be found that has what is to come back
 STAGE = PARTIAL + "-back"  # beside the folder: what comes back, until it is whole
 _WHY = {
-    TOO_LARGE: "it does not fit into the keeper's --keep-size",
+    TOO_LARGE: "it does not fit into the keeper (--keep TIME:SIZE)",
     NO_SPACE: "the disk of the keeper's node is full",
 }
 

@@ -24,7 +24,7 @@ AGAIN = 2.0  # seconds after a connection that broke
 ABSENT = 10.0  # seconds without a keeper after which that is said
 STANDSTILL = 60.0  # seconds without a byte sent
 _WHY = {
-    TOO_LARGE: "they do not fit into the keeper's --keep-size",
+    TOO_LARGE: "they do not fit into the keeper (--keep TIME:SIZE)",
     NO_SPACE: "the disk of the keeper's node is full",
 }
 

@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         return _complain("echelon's ssh reaches no leader: %s" % error, FAILED)
     if answer.get("say") == "unknown":
-        return _leave_to_real_ssh(folder, rest, "%s is no worker of this run" % host)
+        return _leave_to_real_ssh(folder, rest, "%s is not a worker of this run" % host)
     if answer.get("say") != "running":
         return _complain("worker of %s: %s" % (host, answer.get("error")), FAILED)
     return _relay(call)

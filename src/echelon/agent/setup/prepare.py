@@ -63,7 +63,7 @@ class Setup:
             return
         if self._task.fresh and self._first and not self._is_own_folder():
             if there := _results_in(self._task.output):
-                message = "it has %s (say --resume to go on in it, or another --output)" % there
+                message = "it has %s (say --reuse-results to go on in it, or another --output)" % there
                 self._fail("the results folder is not empty", FileExistsError(message), FOLDER_EXIT_CODE)
                 return
             self._mark_folder()

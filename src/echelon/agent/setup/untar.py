@@ -107,7 +107,7 @@ class Tree:
             if kind == _FILE:
                 self._write(name, _number(header[100:108]), size, stream)
             elif size:
-                raise BadBundle("%s has content, and is no file" % _shown(name))
+                raise BadBundle("%s has content, and is not a file" % _shown(name))
             elif kind == _FOLDER:
                 self._claim(name[:-1] if name.endswith(b"/") else name, kind)
             elif kind == _LINK:
@@ -157,7 +157,7 @@ class Tree:
             or max(map(len, parts)) > 255
             or len(parts) > DEEPEST
         ):
-            raise BadBundle("%s is no proper name" % _shown(name))
+            raise BadBundle("%s is not a proper name" % _shown(name))
         if name in self._made:
             raise BadBundle("%s is in the archive more than once" % _shown(name))
         if name == MARKER.encode():
@@ -165,7 +165,7 @@ class Tree:
         for end in range(1, len(parts)):
             above = b"/".join(parts[:end])
             if self._made.get(above, _FOLDER) != _FOLDER:
-                raise BadBundle("%s lies below something that is no folder" % _shown(name))
+                raise BadBundle("%s lies below something that is not a folder" % _shown(name))
             self._make(above, _FOLDER)
         return self._make(name, kind)
 

@@ -22,13 +22,13 @@ _DIFF_LINES = 40  # of all files together, unless all are asked for
 _METRICS = 20
 
 
-@click.command("compare", short_help="Say what differs between runs: code, arguments, size, metrics.")
+@click.command("compare", short_help="Compare runs: code, arguments, size, metrics.")
 @click.argument("names", metavar="RUN RUN...", nargs=-1, shell_complete=complete_runs)
 @click.option("--diff", "whole", is_flag=True, help="every line of the code that differs")
 @click.option("--metric", "wanted", multiple=True, metavar="NAME", help="only this metric; several times")
 @target_options
 def compare(names: tuple[str, ...], whole: bool, wanted: tuple[str, ...], **target: str | None) -> int:
-    """Say what differs between runs: how they ended, program, arguments, variables, image, packages, size,
+    """Show what differs between runs: how they ended, program, arguments, variables, image, packages, size,
     place and settings; the code that was shipped, line by line; from which step on their metrics differ, and
     their last values.
 

@@ -24,7 +24,7 @@ _SHOWN = 20  # files that are named when something is left out
 
 
 @frozen
-class Place:
+class Location:
     """One end of a copy, as it was typed; `name` is the volume's or the run's."""
 
     kind: Literal["local", "volume", "run"]
@@ -44,7 +44,7 @@ def cp(source: str, destination: str, image: str | None, **target: str | None) -
 
     The rule is that of `cp -r`: into a folder that exists, else under the name that is given; SOURCE/. is
     what is in a folder, and so is a whole volume (pvc:NAME) or run (RUN:). What is there already and the same
-    is not copied again; a copy to or from a volume that was cut off goes on when the same command is given
+    is not copied again; a copy to or from a volume that was cut off continues when the same command is given
     again. Every file is checked by its sha256.
 
     \b
@@ -66,7 +66,7 @@ def cp(source: str, destination: str, image: str | None, **target: str | None) -
     return _with_volume(*ends, image, target)
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> Location:
     """Read one end of a copy. A local file whose name has a colon in it is written ./NAME."""
     from echelon.model.pods.pod import parse_volume_path
 
@@ -74,14 +74,14 @@ def parse_place(text: str) -> Place:
     if text.startswith("pvc:"):
         on = parse_volume_path("volume", text.removesuffix("/.").rstrip("/"))
         path = on.path + "/" * text.endswith("/")
-        return Place(kind="volume", text=text, name=on.claim, path=path, content=inside or not on.path)
+        return Location(kind="volume", text=text, name=on.claim, path=path, content=inside or not on.path)
     name, colon, path = text.partition(":")
     if colon and name and not _is_path(name) and not name.startswith(".") and not Path(text).exists():
         path = path.removesuffix("/.").rstrip("/") or "."
-        return Place(kind="run", text=text, name=name, path=path, content=inside or path == ".")
+        return Location(kind="run", text=text, name=name, path=path, content=inside or path == ".")
     if not text:
         raise click.UsageError("an empty path names nothing")
-    return Place(kind="local", text=text, content=inside or text in (".", ".."))
+    return Location(kind="local", text=text, content=inside or text in (".", ".."))
 
 
 def _is_path(name: str) -> bool:
@@ -91,7 +91,7 @@ def _is_path(name: str) -> bool:
 
 
 def _with_volume(
-    source: Place, destination: Place, image: str | None, target: Mapping[str, str | None]
+    source: Location, destination: Location, image: str | None, target: Mapping[str, str | None]
 ) -> int:
     from echelon.api import engine_at
     from echelon.cli.printing.progress import CopyProgress
@@ -119,12 +119,12 @@ def _with_volume(
                 there, content = volume.path, source.content
                 copied = volumes.fetch(volume.name, there, destination.text, options, show, content=content)
         except KeyboardInterrupt:
-            show.notice("interrupted; the same command goes on from here")
+            show.notice("interrupted; the same command continues from here")
             raise
     return _report(copied, time.monotonic() - began, target["format"] or "text")
 
 
-def _from_run(source: Place, destination: Place, target: Mapping[str, str | None]) -> int:
+def _from_run(source: Location, destination: Location, target: Mapping[str, str | None]) -> int:
     from echelon.cli.printing import render
 
     began = time.monotonic()
@@ -137,7 +137,7 @@ def _from_run(source: Place, destination: Place, target: Mapping[str, str | None
     return 0
 
 
-def _fetch(run: Run, source: Place, to: Path, notice: Callable[[LeftOut], object]) -> Path:
+def _fetch(run: Run, source: Location, to: Path, notice: Callable[[LeftOut], object]) -> Path:
     """Copy from a run's results by the rule of `cp -r`; `get` itself always copies into a folder."""
     if source.path == "." or (to.is_dir() and not source.content):
         return run.get(source.path, to, notice=notice)

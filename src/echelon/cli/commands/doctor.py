@@ -9,7 +9,7 @@ import click
 from echelon.cli.options import target_of, target_options
 
 
-@click.command("doctor", short_help="Say what this machine has, and what is missing for what.")
+@click.command("doctor", short_help="Check what this machine or cluster has, and what is missing.")
 @click.option("--image", metavar="REF", help="on Kubernetes: try this image, in a pod that is removed again")
 @click.option(
     "-n",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command("events", short_help="Show what happened to a run, for people and for scripts.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
-@click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
+@click.option("-f", "--follow", is_flag=True, help="keep reading until the run ends")
 @click.option("--no-metrics", is_flag=True, help="with json and yaml: without what was measured")
 @target_options
 def events(name: str | None, follow: bool, no_metrics: bool, **target: str | None) -> int:

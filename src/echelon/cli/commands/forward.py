@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from echelon.engines.abilities import PortPair
 
 
-@click.command("forward", short_help="Reach a port of a worker from this machine.")
+@click.command("forward", short_help="Forward a local port to a worker.")
 @click.argument("name", metavar="RUN", shell_complete=complete_runs)
 @click.argument("ports", metavar="[LOCAL:]PORT...", nargs=-1, required=True)
 @click.option("--worker", type=click.IntRange(min=0), metavar="N", default=0, help="which worker (default 0)")

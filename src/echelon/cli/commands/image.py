@@ -39,7 +39,7 @@ def image() -> None:
     "--name", metavar="REF", default="", help="the image's name in the archive, if it is not pushed"
 )
 @click.option(
-    "--include", metavar="PATTERN", multiple=True, help="add these files although .gitignore names them"
+    "--include", metavar="PATTERN", multiple=True, help="add these files even if .gitignore excludes them"
 )
 @click.option("--pip", metavar="PACKAGE", multiple=True, help="install this package")
 @click.option(

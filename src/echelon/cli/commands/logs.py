@@ -27,7 +27,7 @@ _MOST_MISSING = 8  # of them are named
 
 @click.command("logs", short_help="Show what the ranks wrote.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
-@click.option("-f", "--follow", is_flag=True, help="go on until the run ends")
+@click.option("-f", "--follow", is_flag=True, help="keep reading until the run ends")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only this rank")
 @click.option("--worker", type=click.IntRange(min=0), metavar="N", help="only this worker's ranks")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines of the whole")
@@ -49,9 +49,9 @@ def logs(
     """Show what the ranks wrote, each line with its rank; without RUN, of the newest run of this folder. Of a
     notebook's pipeline each line has its step, and its rank if that is not 0: one step after the other, or,
     with -f or --tail, in the order of time. Of a run that was resumed, in all of its starts; without -f,
-    restarts are told between the lines.
+    restarts are shown between the lines.
 
-    With -f on a terminal, a line for each worker, or for each step that goes on, stands below the output: its
+    With -f on a terminal, a line for each worker, or for each active step, stands below the output: its
     state, how far its training has come, and the newest metrics.
 
     \b
@@ -122,7 +122,7 @@ def _on_screen(
 
 
 def _with_steps(lines: Iterable[LogLine], tell: Callable[[str], object]) -> Iterator[LogLine]:
-    """The same lines; before those of each step it is told which one it is."""
+    """The same lines; before those of each step, its name."""
     part = ""
     for line in lines:
         if line.part != part:
@@ -133,7 +133,7 @@ def _with_steps(lines: Iterable[LogLine], tell: Callable[[str], object]) -> Iter
 
 
 def _print(run: Run, lines: Iterable[LogLine], printer: DataPrinter | LinePrinter, *, follow: bool) -> None:
-    """Print lines; where the run was restarted or resumed between two of them, that is told."""
+    """Print lines; where the run was restarted or resumed between two of them, a notice says so."""
     from echelon.cli.following.lines import DataPrinter
     from echelon.cli.printing import render
     from echelon.cli.printing.words import near, one_line

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_CHARTS = 12
 
 
-@click.command("metrics", short_help="Show what runs have measured: loss, accuracy, ...")
+@click.command("metrics", short_help="Show the metrics of runs: loss, accuracy, ...")
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--metric", "wanted", multiple=True, metavar="NAME", help="only this metric; several times")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="only what this rank printed")
@@ -80,7 +80,7 @@ def metrics(
         for run in runs:
             run.track(tracker, tell=render.notice)
         return 0
-    chosen = _Chosen(wanted, rank, patterns)
+    chosen = _Selection(wanted, rank, patterns)
     if follow or format_ != "text":
         _print_all(runs, chosen, format_, follow=follow)
     elif plot:
@@ -90,7 +90,7 @@ def metrics(
     return 0
 
 
-class _Chosen:
+class _Selection:
     """The metrics that the user wants of a run."""
 
     def __init__(self, names: Sequence[str], rank: int | None, patterns: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(ordered[:20]) + (", ..." if len(ordered) > 20 else "")
 
 
-def _print_all(runs: Sequence[Run], chosen: _Chosen, format_: str, *, follow: bool) -> None:
+def _print_all(runs: Sequence[Run], chosen: _Selection, format_: str, *, follow: bool) -> None:
     from echelon.cli.printing.metric_rows import printer
 
     print_one = printer(format_, sys.stdout, parts=any(run.has_steps for run in runs))
@@ -132,7 +132,7 @@ def _print_all(runs: Sequence[Run], chosen: _Chosen, format_: str, *, follow: bo
     sys.stdout.flush()
 
 
-def _table(runs: Sequence[Run], chosen: _Chosen) -> None:
+def _table(runs: Sequence[Run], chosen: _Selection) -> None:
     from echelon.cli.printing import render
     from echelon.cli.printing.metric_rows import number
     from echelon.cli.printing.words import ranges
@@ -176,7 +176,7 @@ def _table(runs: Sequence[Run], chosen: _Chosen) -> None:
     )
 
 
-def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
+def _plot(runs: Sequence[Run], chosen: _Selection) -> None:
     import shutil
 
     from echelon.cli.printing import render
@@ -197,7 +197,7 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
     charts: dict[str, list[Key]] = {}
     for key in first_ranks(points):
         charts.setdefault(key.name, []).append(key)
-    if not chosen.names:  # one value is no curve, unless it was asked for
+    if not chosen.names:  # one value is not a curve, unless it was asked for
         charts = {name: keys for name, keys in charts.items() if any(len(points[key]) > 1 for key in keys)}
     width = shutil.get_terminal_size().columns
     starts: dict[tuple[str, str], list[float]] = {}
@@ -230,7 +230,7 @@ def _plot(runs: Sequence[Run], chosen: _Chosen) -> None:
         render.notice("curves are of the lowest rank; --rank N draws another's")
 
 
-def _plot_best(runs: Sequence[Run], chosen: _Chosen, width: int) -> dict[str, str]:
+def _plot_best(runs: Sequence[Run], chosen: _Selection, width: int) -> dict[str, str]:
     """Draw how the best value of each sweep has become better; returns the best trials of the sweeps."""
     from echelon.cli.printing.plot import draw
     from echelon.cli.printing.say import say
@@ -257,7 +257,7 @@ def _plot_best(runs: Sequence[Run], chosen: _Chosen, width: int) -> dict[str, st
 
 def _legend(keys: Sequence[Key], best: Mapping[str, str]) -> tuple[list[str], Sequence[str]]:
     """What each curve is called, and its mark. Where there are more curves than marks, and they are those of
-    trials, the best one is told from the others.
+    trials, the best one stands out.
     """
     from echelon.cli.printing.plot import MARKS, REST
     from echelon.cli.printing.words import one_line
@@ -278,5 +278,5 @@ def _say_none(runs: Sequence[Run]) -> None:
 
     for run in runs:
         render.notice(
-            f"run {run.name} has printed no metrics so far; print NAME=VALUE, or tell --metric-pattern"
+            f"run {run.name} has printed no metrics so far; print NAME=VALUE, or give --metric-pattern"
         )

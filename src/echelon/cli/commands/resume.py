@@ -7,7 +7,7 @@ import click
 from echelon.cli.options import RAW_HELP, complete_runs, find_run, target_options
 
 
-@click.command("resume", short_help="Start a run again that failed, was stopped or lost.")
+@click.command("resume", short_help="Restart a run that failed, was stopped or was lost.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("-d", "--detach", is_flag=True, help="do not follow it; prints the run's name")
 @click.option("--no-wait", is_flag=True, help="fail if it does not fit now, instead of waiting")

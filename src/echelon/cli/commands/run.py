@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from echelon.cli.help import Group, SectionedCommand
-from echelon.cli.options import MAP, RAW_HELP, setting_options
+from echelon.cli.help import SectionedCommand
+from echelon.cli.options import GROUPS, MAP, RAW_HELP, setting_options
 from echelon.errors import InvalidJob
 from echelon.model.pods.pod import JOB, NATIVE
-from echelon.model.settings import ON_KUBERNETES, Settings
+from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
     from echelon.cli.printing.progress import CopyProgress
@@ -54,7 +54,7 @@ More examples:
   echelon run --on k8s -d --gpus 8 --priority 5 --timeout 2h train.py   sooner in the queue, and for how long
   echelon run --on k8s --include data/ --dry-run train.py   what would travel, and where to
   echelon run --on k8s -d --code-volume pvc:shelf train.py  detached, with more than 5 MiB of code
-  echelon run --on k8s -d --keep 3d train.py                a small pod keeps the results for three days
+  echelon run --on k8s -d --keep 3d:50Gi train.py           a small pod keeps up to 50 GiB for three days
   echelon run --on k8s --label team=vision --pod-patch patch.yaml train.py
   echelon run -f volume.yaml -f pytorchjob.yaml   a Kubeflow job, with what it needs in files of their own
   echelon run -f pytorchjob.yaml --on local --map /opt/mnist/src=./src   the same on this machine
@@ -63,31 +63,6 @@ More examples:
   echelon run --as pytorchjob -n 4 --dry-run -o yaml train.py   what would be created for that
   echelon run --as trainjob -n 4 train.py         the same as a TrainJob, run by Kubeflow's Trainer
 """
-GROUPS = (
-    Group(
-        "What to run",
-        ("files", "module", "name", "env"),
-        ("overrides", "maps", "framework", "secret", "python", "snapshot", "include"),
-    ),
-    Group(
-        "How many",
-        ("workers", "procs", "gpus", "total_gpus", "cpus", "memory"),
-        ("gpu_type", "shares", "cpus_per_gpu", "memory_per_gpu", "resource", "roles"),
-    ),
-    Group(
-        "Where and when",
-        ("on", "detach", "dry_run"),
-        ("priority", "queue_timeout", "no_wait", "force"),
-    ),
-    Group(
-        "Results and output",
-        ("results", "resume"),
-        ("replace", "metric_pattern", "track", "format", "raw", "show_rank"),
-    ),
-    Group("Failures", ("restarts", "timeout"), ("stall", "grace")),
-    Group(ON_KUBERNETES, ("image", "namespace", "mount", "output", "checkpoints")),
-)
-"""How the help of `run` is arranged; the other settings of pods follow under the last heading."""
 
 
 class RunCommand(SectionedCommand):
@@ -130,7 +105,7 @@ class RunCommand(SectionedCommand):
             ["-f", "--file", "files"],
             multiple=True,
             type=click.Path(path_type=Path, readable=False),
-            help="a job file (YAML), or a job of Kubeflow's; what that needs may be in further files",
+            help="a job file (YAML), or a Kubeflow job with the objects that it needs (several times)",
         ),
         MAP,
         click.Option(
@@ -232,7 +207,7 @@ def run(
         return 0
     _check_ranks(show_rank, ranks_asked(job))
     volume = job.pod.code_volume if engine.traits.remote else None
-    with render.told_if_slow(f"sending the code to volume {volume.claim}") if volume else nullcontext():
+    with render.notice_if_slow(f"sending the code to volume {volume.claim}") if volume else nullcontext():
         handle = submit(
             prepared,
             engine,
@@ -302,7 +277,7 @@ def _show_what_would_happen(prepared: Prepared, settings: Settings, engine: Engi
 
 def _check_maps(maps: Sequence[str]) -> None:
     if maps:
-        hint = "it belongs to -f FILE with a job of Kubeflow's"
+        hint = "it belongs to -f FILE with a Kubeflow job"
         raise InvalidJob("map", maps[0], "has nothing to map", hint=hint)
 
 
@@ -310,7 +285,7 @@ def _check_ranks(shown: Sequence[int], ranks: int) -> None:
     for rank in shown:
         if rank >= ranks:
             hint = f"they are numbered 0 to {ranks - 1}" if ranks > 1 else "there is only rank 0"
-            raise InvalidJob("show-rank", rank, "is no rank of this run", hint=hint)
+            raise InvalidJob("show-rank", rank, "is not a rank of this run", hint=hint)
 
 
 _MODEL = re.compile(r"([A-Za-z][\w-]*\d[\w-]*)(?::(\d+))?")  # a GPU as SkyPilot writes it

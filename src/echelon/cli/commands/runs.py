@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @click.command("ps", cls=RenamedFlags, former={"--everybody": "--all-users"}, short_help="List runs.")
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
-@click.option("-a", "--all", "everything", is_flag=True, help="those that have ended too, and copies")
+@click.option("-a", "--all", "everything", is_flag=True, help="ended runs too, and copies")
 @click.option("-A", "--all-users", is_flag=True, help="runs of every user of the namespace")
-@click.option("-q", "--quiet", "names_only", is_flag=True, help="only the names, a line each")
-@click.option("--all-kinds", is_flag=True, help="jobs of Kubeflow's controllers too")
+@click.option("-q", "--quiet", "names_only", is_flag=True, help="only the names, one per line")
+@click.option("--all-kinds", is_flag=True, help="jobs of Kubeflow controllers too")
 @click.option(
     "--state",
     "states",
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     help="only runs in this state (failed, running, ...); several times: in one of them",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="only the newest N")
-@click.option("--steps", is_flag=True, help="steps of notebooks and trials of sweeps too, a line each")
+@click.option("--steps", is_flag=True, help="steps of notebooks and trials of sweeps too, one line each")
 @click.option("--watch", is_flag=True, help="again every second, until Ctrl-C")
 @target_options
 def ps(
@@ -57,7 +57,7 @@ def ps(
     watch: bool,
     **target: str | None,
 ) -> int:
-    """List your runs that go on; with -a, those that have ended too, and copies to and from volumes. Runs
+    """List your active runs; with -a, ended runs too, and copies to and from volumes. Runs
     that are named, or have a state that is asked for, are listed whether they have ended or not. A notebook's
     run is one line; with --steps, those of its steps are below it.
 
@@ -150,7 +150,7 @@ def _is_named(row: RunSummary, names: Collection[str]) -> bool:
 
 
 def _tell_earlier_pipelines() -> None:
-    """Pipelines that an earlier version has run are no runs, and in no list of them."""
+    """Pipelines that an earlier version has run are not runs, and in no list of them."""
     from echelon.cli.printing.render import notice
     from echelon.cli.printing.words import near
     from echelon.finding import earlier_pipelines
@@ -171,13 +171,13 @@ def _last_is_remote() -> bool:
     return next(started_from(Path.cwd()), "").startswith("k8s:")
 
 
-@click.command("status", short_help="Say how a run stands, and why it failed.")
+@click.command("status", short_help="Show the state of a run, and why it failed.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @target_options_with("csv")
 def status(name: str | None, **target: str | None) -> int:
-    """Say how a run stands: its workers, its restarts, how far its training has come (as its output tells),
-    and, if it failed, the rank that failed first.
-    Without RUN, the newest run of this folder. Of a notebook's run, its steps are listed; RUN/STEP is one of
+    """Show the state of a run: its workers, its restarts, how far its training has come (by its output),
+    and, if it failed, the rank that failed first. Without RUN, the newest run of this folder. Of a
+    notebook's run, its steps are listed; RUN/STEP is one of
     them, here as in every command. Of a sweep, its trials, the best first, or, with -o csv, by their numbers.
 
     \b
@@ -198,7 +198,7 @@ def status(name: str | None, **target: str | None) -> int:
 
 @click.command("wait", short_help="Wait for a run to end; exits with its code.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
-@click.option("--timeout", metavar="TIME", help="give up after 30s, 5m, 2h, ...; the run goes on")
+@click.option("--timeout", metavar="TIME", help="stop waiting after 30s, 5m, 2h, ...; the run continues")
 @click.option(
     "--take-over",
     is_flag=True,
@@ -273,7 +273,7 @@ def stop(names: tuple[str, ...], now: bool, grace: str | None, **target: str | N
     return 0
 
 
-@click.command("rm", short_help="Forget runs that have ended; results stay.")
+@click.command("rm", short_help="Remove runs that have ended; their results stay.")
 @click.argument("names", metavar="[RUN]...", nargs=-1, shell_complete=complete_runs)
 @click.option("--finished", is_flag=True, help="all your runs that have ended, however they did")
 @click.option("--older-than", metavar="TIME", help="all your runs that ended longer ago than 12h, 7d, ...")
@@ -288,11 +288,11 @@ def rm(
     yes: bool,
     **target: str | None,
 ) -> int:
-    """Forget runs that have ended: their names are free again, their results stay where they are.
+    """Remove runs that have ended: their names are free again, their results stay where they are.
 
-    A run is not forgotten while its workers, its keeper or a volume made for it have results that were not
+    A run is not removed while its workers, its keeper or a volume made for it have results that were not
     fetched, nor one whose record cannot be read while something of it runs: --force deletes and ends them.
-    A job of Kubeflow's that echelon did not make is deleted, after asking.
+    A Kubeflow job that echelon did not make is deleted, after asking.
 
     \b
     Examples:
@@ -317,7 +317,7 @@ def rm(
     if foreign and not yes:
         from echelon.cli.asking import confirm_deletion
 
-        question = f"Delete {len(foreign)} job{'s' * (len(foreign) != 1)} of Kubeflow's?"
+        question = f"Delete {len(foreign)} Kubeflow job{'s' * (len(foreign) != 1)}?"
         confirm_deletion(question, foreign, if_none=f"it may be deleted: {', '.join(foreign)}")
     gone: list[str] = []
     with_parent: set[str] = set()
@@ -326,7 +326,7 @@ def rm(
             if handle.uri in with_parent:
                 continue
             with_parent |= {step.uri for step in handle.steps().values()}
-            with render.told_if_slow(f"waiting until nothing of run {handle.name} is left"):
+            with render.notice_if_slow(f"waiting until nothing of run {handle.name} is left"):
                 kept = handle.remove(render.notice, force=force)
             gone.append(handle.name)
             render.kept(handle.name, kept)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _EVERY = 1.7  # seconds between two looks
 
 
-@click.command("top", short_help="Show devices and who uses them, live; or the workers of a run.")
+@click.command("top", short_help="Show devices and which runs use them, live; or the workers of a run.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @click.option("--once", is_flag=True, help="show it once; this is also what a pipe gets")
 @target_options
@@ -74,7 +74,7 @@ def _with_workers(run: Run) -> Run:
     going = [step for step in steps if steps[step].status(progress=False).state not in FINAL]
     if len(going) > 1:
         hint = f"name one: {', '.join(f'{run.name}/{step}' for step in going)}"
-        raise InvalidJob("run", run.name, "has several steps that go on", hint=hint)
+        raise InvalidJob("run", run.name, "has several active steps", hint=hint)
     return steps[going[0]] if going else run
 
 

@@ -9,7 +9,7 @@ import click
 from echelon.cli.options import target_of, target_options
 
 
-@click.command("ui", short_help="Show runs in the browser: logs, curves, who holds what.")
+@click.command("ui", short_help="Show runs in the browser: logs, curves, GPUs.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -44,7 +44,7 @@ def ui(port: int, read_only: bool, no_browser: bool, **target: str | None) -> in
         render.data({"address": server.address}, format_)
     else:
         say(server.address)
-        render.notice("open this address in a browser; Ctrl-C ends it, runs go on")
+        render.notice("open this address in a browser; Ctrl-C stops the page, not the runs")
     with contextlib.ExitStack() as stack:
         from echelon.ui.opening import has_browser, opened
 

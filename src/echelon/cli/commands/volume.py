@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _SHORT = {mode: short.upper() for short, mode in MODES.items()}
 
 
-@click.group("volume", short_help="List, make and remove a cluster's volumes.")
+@click.group("volume", short_help="List, create and remove a cluster's volumes.")
 def volume() -> None:
-    """List, make and remove volumes of a cluster's namespace: what stays when pods are gone.
+    """List, create and remove volumes of a cluster's namespace: what stays when pods are gone.
 
     \b
     Examples:
@@ -56,7 +56,7 @@ def list_all(**target: str | None) -> int:
     return 0
 
 
-@volume.command("create", short_help="Make a volume.")
+@volume.command("create", short_help="Create a volume.")
 @click.argument("name")
 @click.option("--size", default="10Gi", show_default=True, metavar="SIZE", help="how much it holds")
 @click.option(

@@ -7,11 +7,11 @@ import click
 from echelon.cli.options import complete_runs, find_run, target_options
 
 
-@click.command("why", short_help="Say what is going on with a run: stuck, slow, waiting, or why it ended.")
+@click.command("why", short_help="Explain what a run is doing: stuck, slow, waiting, or why it ended.")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_runs)
 @target_options
 def why(name: str | None, **target: str | None) -> int:
-    """Say what is going on with a run, without RUN the newest of this folder, what costs most first: its
+    """Explain what a run is doing (without RUN, the newest of this folder), what costs most first: its
     ranks are stuck, one of them keeps the others waiting, it waits in the queue, for a place or an image, it
     restarts, it is nearly out of memory; of a run that is over, why it ended. Of a notebook's run, what is
     going on with its steps.

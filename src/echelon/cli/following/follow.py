@@ -96,11 +96,11 @@ def follow(
                     if not signals:
                         why = "no reader is left" if isinstance(error, BrokenPipeError) else error.message
                         with contextlib.suppress(OSError):
-                            render.notice(f"{why}; run {run.name} goes on: `echelon logs -f {run.name}`")
+                            render.notice(f"{why}; run {run.name} continues: `echelon logs -f {run.name}`")
                     raise
             try:
                 trouble = _collect(run, watcher)
-                # What told the end may be gone by now, and what else tells it not be there yet.
+                # The source of the end may be gone by now, and another one not be there yet.
                 shown = run.status(progress=False)
                 status = fold(shown, ends)
             except UnknownRun:
@@ -119,7 +119,7 @@ def follow(
             what = "was seen once and is not shown now" if ends else "is not known yet"
             trouble = trouble or ResultsIncomplete(
                 f"how run {run.name!r} ended {what}, and its results were not fetched",
-                hint=f"`echelon wait {run.name}` goes on",
+                hint=f"`echelon wait {run.name}` continues",
             )
         if terminal is not None and terminal.interrupted:
             signals.append(signal.SIGINT)
@@ -219,7 +219,7 @@ def _collect(run: Run, watcher: threading.Thread) -> EchelonError | None:
         watcher.join()
         render.collecting(run)
     except KeyboardInterrupt:
-        render.notice(f"not all results were fetched; `echelon get {run.name}` goes on with it")
+        render.notice(f"not all results were fetched; `echelon get {run.name}` continues")
         raise
     except UnknownRun:
         raise

@@ -38,7 +38,7 @@ class LinePrinter:
         recent: Recent | None = None,
         below: PaintedLines | None = None,
     ) -> None:
-        """`only` are the ranks to print, if not all; `recent` is told what was printed, `below` what was
+        """`only` are the ranks to print, if not all; `recent` receives what was printed, `below` what was
         read.
         """
         self._only = frozenset(only)

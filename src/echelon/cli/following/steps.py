@@ -42,10 +42,10 @@ class PartPrinter(LinePrinter):
 
 
 class StepNotices:
-    """What a user is told of the steps, as it happens: why one waits, and how it ended. Nothing twice."""
+    """Notices about the steps, as it happens: why one waits, and how it ended. Nothing twice."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._going: dict[str, None] = {}
 
     def of(self, event: Event) -> Iterator[str]:
@@ -56,9 +56,9 @@ class StepNotices:
             else:
                 self._going.pop(step.name, None)
             text = _notice_of(step)
-            if text and self._told.get(step.name) != text:
+            if text and self._reported.get(step.name) != text:
                 yield text
-            self._told[step.name] = text
+            self._reported[step.name] = text
         if event.kind == "finished" and self._going:
             yield f"its executor is gone; what may still run: {', '.join(self._going)}"
 
@@ -67,4 +67,4 @@ def _notice_of(step: Step) -> str:
     if step.state not in OVER:
         waits = step.reason and step.state in _NOT_RUNNING
         return f"{'trial' if step.params else 'step'} {step.name}: {step.reason}" if waits else ""
-    return "" if step.state == "kept" else step_ended(step, took=True)  # of one that is kept it was told then
+    return "" if step.state == "kept" else step_ended(step, took=True)  # a kept one was reported before

@@ -3,7 +3,7 @@
 Made for `echelon run` in the foreground. The other end is a pseudo-terminal that the run's agent holds
 (`agent/ranks/terminal.py`). While the rank lives the user's terminal is in raw mode, in which every key,
 Ctrl-C too, is a byte for the rank; before and after, Ctrl-C is a signal to this command. The mode of before
-is set again on every way out that a process is told about."""
+is set again on every way out that a process can notice."""
 
 from __future__ import annotations
 

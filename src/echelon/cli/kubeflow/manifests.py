@@ -1,4 +1,4 @@
-"""`run -f` with a job of Kubeflow's, and `echelon convert`, which prints the same as a job file."""
+"""`run -f` with a Kubeflow job, and `echelon convert`, which prints the same as a job file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from echelon.submit import Beside
 
 _SCRIPT = 1024 * 1024  # characters of a script that are looked at
-_CONVERT_HELP = """Print a job of Kubeflow's as a job file.
+_CONVERT_HELP = """Print a Kubeflow job as a job file.
 
 PyTorchJob, TFJob, JAXJob, XGBoostJob, MPIJob and TrainJob are read.
 
@@ -41,7 +41,7 @@ Examples:
 def read_kubeflow(
     files: Sequence[Path], given: Settings, surroundings: Surroundings, *, native: bool = False
 ) -> Manifest | None:
-    """The job of Kubeflow's in files; None where the only one holds none. A runtime that is not in them is
+    """The Kubeflow job in files; None where the only one holds none. A runtime that is not in them is
     looked up in the cluster, and a command that is not there in the image, unless its own controller starts
     it (`native`).
     """
@@ -71,12 +71,12 @@ def _any_start(_image: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _find_start(image: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """What an image starts, by its registry; None where that does not tell."""
-    from echelon.cli.printing.render import notice, told_if_slow
+    from echelon.cli.printing.render import notice, notice_if_slow
     from echelon.errors import EchelonError
     from echelon.image.starting import read_start
 
     try:
-        with told_if_slow(f"asking the registry what {image} starts"):
+        with notice_if_slow(f"asking the registry what {image} starts"):
             start = read_start(image)
     except EchelonError as error:
         notice(error.message)
@@ -85,7 +85,7 @@ def _find_start(image: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
 
 
 def engine_for(settings: Settings) -> Engine:
-    """A job of Kubeflow's goes to a cluster, unless the user says otherwise."""
+    """A Kubeflow job goes to a cluster, unless the user says otherwise."""
     from echelon.engines.choose import CLUSTER, choose_engine
 
     return choose_engine(settings.on, context=settings.context, namespace=settings.namespace, default=CLUSTER)
@@ -175,7 +175,7 @@ def tell_put(done: Iterable[Put], *, dry_run: bool) -> list[str]:
 @click.command(
     "convert",
     help=_CONVERT_HELP,
-    short_help="Print a job of Kubeflow's as a job file.",
+    short_help="Print a Kubeflow job as a job file.",
     params=[
         MAP,
         *setting_options(everywhere=True),
@@ -199,7 +199,7 @@ def convert(files: tuple[Path, ...], maps: tuple[str, ...], **options: Any) -> i
     manifest = read_kubeflow(files, given, surroundings)
     if manifest is None:
         raise InvalidJob(
-            "file", str(files[0]), "holds no job of Kubeflow's", hint="a job file needs no conversion"
+            "file", str(files[0]), "holds no Kubeflow job", hint="a job file needs no conversion"
         )
     settings = merge(given, manifest.settings)
     engine = engine_for(settings)

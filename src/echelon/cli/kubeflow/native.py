@@ -1,4 +1,4 @@
-"""`run -f --as native`: a job of Kubeflow's is submitted to its own controller as it is, and followed."""
+"""`run -f --as native`: a Kubeflow job is submitted to its own controller as it is, and followed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_native(
         hint = f"the file has namespace: {manifest.settings.namespace}"
         raise InvalidJob("namespace", settings.namespace, "is not the job's", hint=hint)
     engine = engine_for(settings)
-    objects = required(engine.manifests, "controllers of Kubeflow's", engine.traits)
+    objects = required(engine.manifests, "Kubeflow controllers", engine.traits)
     dry_run = bool(settings.dry_run)
     address = f"{manifest.kind.lower()}/{name}"
     beside = [*manifest.runtimes, *manifest.objects]

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.commands.run import GROUPS
 from echelon.cli.help import Group, SectionedCommand
-from echelon.cli.options import setting_options
+from echelon.cli.options import GROUPS, setting_options
 from echelon.cli.printing.say import shown
 from echelon.errors import EchelonError, InvalidJob
 
@@ -32,7 +31,7 @@ Examples:
   %%echelon -n 4
   %%echelon -n 2 --out run                 then, in another cell: run.result()
   %%echelon --on k8s --image my/torch --gpus 1 -n {workers}
-  %%echelon -d --name fm                   goes on while other cells run; echelon.attach("fm") finds it
+  %%echelon -d --name fm                   runs while other cells do; echelon.attach("fm") finds it
 """
 
 

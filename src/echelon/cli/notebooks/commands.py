@@ -16,6 +16,7 @@ from echelon.cli.notebooks.server import jupyter
 from echelon.cli.options import place_of, step_options, target_of, target_options
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import one_line
+from echelon.model.former import FORMER
 from echelon.model.settings import OF_STEPS, ON_KUBERNETES, Settings
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ for _name, _command in jupyter.commands.items():
 @click.option(
     "--name", metavar="NAME", help="the pipeline's name (default: the notebook's); runs are NAME-1, ..."
 )
-@click.option("--from", "start", metavar="STEP", help="go on in the newest run, from this step on")
+@click.option("--from", "start", metavar="STEP", help="continue the newest run from this step")
 @click.option("--only", metavar="STEP", help="run this step again, alone, in the newest run")
 @click.option(
     "--cache", is_flag=True, help="take steps whose code and inputs have not changed from earlier runs"
@@ -124,7 +125,7 @@ for _name, _command in jupyter.commands.items():
 @target_options
 def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     """Run a notebook. It is a run as any other, NAME-1, and every step one of its own, NAME-1/STEP: logs,
-    status, stop, wait, metrics, get and rm take both. It goes on when the terminal is closed. Results, the
+    status, stop, wait, metrics, get and rm take both. It continues when the terminal is closed. Results, the
     working folder and the executed notebook are in runs/NAME-1. With --on k8s each step is a pod, or several.
 
     \b
@@ -195,7 +196,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
 @target_options
 def show(notebook: Path, **options: Any) -> int:
     """List a notebook's code cells: the number that `tag` takes, the tags, the first line; of a cell that
-    belongs to a step by those before it, the step. What does not fit is told after them.
+    belongs to a step by those before it, the step. Problems are listed after them.
 
     \b
     Examples:
@@ -210,9 +211,9 @@ def show(notebook: Path, **options: Any) -> int:
     if (options["format"] or "text") != "text":
         render.data(rows, options["format"])
         return 0
-    told = [" ".join(row["tags"]) or _joined(row["steps"]) for row in rows]
-    width = max(map(len, told), default=0)
-    for row, tags in zip(rows, told, strict=True):
+    labels = [" ".join(row["tags"]) or _joined(row["steps"]) for row in rows]
+    width = max(map(len, labels), default=0)
+    for row, tags in zip(rows, labels, strict=True):
         colour = "cyan" if row["tags"] else "bright_black"
         say(f"{row['cell']:>4}  {style(tags.ljust(width), fg=colour)}  {row['line'][:70]}")
     _tell_problems(found)
@@ -311,7 +312,7 @@ def _pod_settings(options: Mapping[str, Any]) -> Settings:
     from echelon.jobfile import settings_from
     from echelon.preparation.sources import find_surroundings, gather
 
-    given = {name: options[name] for name in OF_STEPS if options[name] not in (None, ())}
+    given = {name: options[name] for name in (*OF_STEPS, *FORMER) if options.get(name) not in (None, ())}
     found = gather(settings_from(given, source="the command line"), find_surroundings())
     return Settings(**{name: getattr(found, name) for name in OF_STEPS})
 

@@ -24,12 +24,13 @@ def _pod_options() -> list[click.Parameter]:
     chosen = {option.name: option for option in setting_options(everywhere=False)}
     for name, text in OF_SERVERS.items():
         chosen[name].help = text
+        chosen[name].metavar = (chosen[name].metavar or "").partition("|")[0] or None  # without N/gpu
     return [chosen[name] for name in OF_SERVERS]
 
 
-@click.group("jupyter", short_help="Have a Jupyter server in a cluster.")
+@click.group("jupyter", short_help="Run your own Jupyter server in a cluster.")
 def jupyter() -> None:
-    """Have a Jupyter server of your own in a cluster: up, open, down.
+    """Run your own Jupyter server in a cluster: up, open, down.
 
     \b
     Examples:
@@ -51,7 +52,7 @@ def jupyter() -> None:
 @click.option("--dry-run", is_flag=True, help="print the objects as YAML, do nothing")
 @target_options
 def up(name: str | None, volume: str, dry_run: bool, **options: Any) -> int:
-    """Have a Jupyter server of your own in a cluster, and wait until it answers; `open` brings it here.
+    """Start your own Jupyter server in a cluster, and wait until it answers; `open` brings it here.
 
     The image must have Jupyter in it. Your files are in /workspace, on a volume that stays; the token is in
     a Secret. Only you reach it, through the API server: it listens to no other pod. Repeating it is harmless.
@@ -107,7 +108,7 @@ def open_(name: str | None, port: int | None, **options: Any) -> int:
 
     def show(address: str) -> None:
         click.echo(address)
-        render.notice("Ctrl-C ends the connection; the server goes on")
+        render.notice("Ctrl-C closes the connection; the server keeps running")
 
     _servers(options).open(_called(name), port, show, render.notice)
     return 0
@@ -173,7 +174,7 @@ def _files(volume: str) -> Output | None:
         return parse_output(volume)
     except InvalidJob as error:
         hint = "pvc:NAME for one that exists, new:10Gi for one that is made, none"
-        raise InvalidJob("volume", volume, "is no volume", hint=hint) from error
+        raise InvalidJob("volume", volume, "is not a volume", hint=hint) from error
 
 
 def _servers(options: Mapping[str, Any]) -> NotebookServers:

@@ -126,7 +126,7 @@ def collecting(run: Run) -> None:
 
 
 @contextlib.contextmanager
-def told_if_slow(text: str) -> Iterator[None]:
+def notice_if_slow(text: str) -> Iterator[None]:
     """Report what is going on, once it takes a while."""
     timer = threading.Timer(2.0, notice, [text])
     timer.daemon = True
@@ -147,7 +147,7 @@ def left_out(found: Sequence[LeftOut]) -> None:
 
 def final_code(code: int, trouble: EchelonError | None) -> int:
     """The exit code of a command that stayed with a run: a failure of the run's own counts more than trouble
-    with its results, which is told.
+    with its results, which a notice reports.
     """
     if trouble is None:
         return code
@@ -293,7 +293,7 @@ def runs(found: Sequence[RunSummary], format_: str, *, ended_too: bool, all_user
     elif found:
         table(_RUN_HEADS, map(_run_row, found))
     else:
-        notice("no runs" if ended_too else "no run goes on; -a shows those that have ended")
+        notice("no runs" if ended_too else "no run is active; -a shows ended runs")
 
 
 def _whose(row: RunSummary) -> str:
@@ -388,7 +388,7 @@ def repeatedly(look: Callable[[], T], show: Callable[[T], object], every: float 
     """Look and show once, or again and again until Ctrl-C: on a terminal, on a screen of its own."""
     from echelon.cli.printing.screen import Screen, is_possible
 
-    seen = look()  # what goes wrong at once is told on the user's own screen
+    seen = look()  # what fails at once is shown on the user's own screen
     with contextlib.ExitStack() as stack:
         screen = stack.enter_context(Screen()) if every is not None and is_possible() else None
         while True:

@@ -18,7 +18,7 @@ from echelon.model.run import parse_uri
 from echelon.model.status import Status
 from echelon.model.trials import by_objective, short, state_of, steps_as_csv, words_of_best
 
-_MOST_MISSING = 8  # workers of whose results it is told what is missing
+_MOST_MISSING = 8  # workers whose missing results are listed
 
 
 def show_status(found: Status, format_: str, advice: str | None = None) -> None:
@@ -161,7 +161,7 @@ def _show_trials(found: Status, now: float) -> None:
 
 
 def _conditions(found: Status) -> list[dict[str, Any]]:
-    """Those of a job of Kubeflow's, as its users know them."""
+    """Those of a Kubeflow job, as its users know them."""
     if found.kind is None:
         return []
     from echelon.kubeflow.sdk.describe import conditions_shown
@@ -176,7 +176,7 @@ def _without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple
 
 
 def _progress(found: Status) -> str:
-    """How far its training has come, and which rank tells it, unless it is the first."""
+    """How far its training has come, and which rank printed it, unless it is the first."""
     if found.progress is None:
         return ""
     rank = f" (rank {found.progress.rank})" if found.progress.rank else ""
@@ -197,7 +197,7 @@ def _restarts(found: Status) -> str:
     spared = found.restarts_spared
     if not spared:
         return counted
-    return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: workers were told to leave"
+    return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: workers had to leave"
 
 
 def _released(found: Status, after: float) -> str:

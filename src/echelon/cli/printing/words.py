@@ -129,7 +129,7 @@ def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
     followed = [end for end in cause.others if end.consequence]
     failed = [end for end in cause.others if not end.consequence]
     if followed:
-        lines.append(f"  died of the consequence: {named_ranks([end.rank for end in followed])}")
+        lines.append(f"  failed because of it: {named_ranks([end.rank for end in followed])}")
     if failed:
         lines.append(f"  failed too: {named_ranks([end.rank for end in failed])}")
     return lines

@@ -114,7 +114,7 @@ def _check_python(python: str) -> Iterator[Finding]:
 
 def _check_panel(lab: str | None, *, there: bool) -> Finding:
     """The panel that tags and runs notebooks (`lab/`)."""
-    what, use = "panel in JupyterLab", "notebooks by buttons: pip install"
+    what, use = "panel in JupyterLab", "notebooks with buttons: pip install"
     if lab is None:
         fix = f"{use} jupyterlab 'echelon[notebook]'"
         return Finding(level="degraded", what=what, found="no JupyterLab", fix=fix)

@@ -40,7 +40,7 @@ def reopen(folder: RunDir, again: Record) -> None:
     if (needs_code or job.snapshot) and not folder.bundle.exists():
         raise StateTrouble(
             f"the code of run {job.name!r} is not here any more",
-            hint="submit it again, with --resume and --results",
+            hint="submit it again, with --reuse-results and --results",
         )
     processes.end_processes(folder)
     durable.replace_file(folder.record, msgspec.json.encode(again))

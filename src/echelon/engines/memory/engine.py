@@ -120,7 +120,7 @@ class MemoryEngine:
 
     def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:
         """Write the run down."""
-        del bundle, held  # no code runs here, and workers are no objects
+        del bundle, held  # no code runs here, and workers are not objects
         read_secrets(job, os.environ)
         ref, results = RunRef(engine="memory", name=job.name), job.results or f"runs/{job.name}"
         with self._changed:
@@ -136,7 +136,7 @@ class MemoryEngine:
                     owner = Owner(run=str(other.record.ref), created=other.record.created)
                     raise in_use(Path(results), owner)
             if self.results.get(results) and not job.resume:
-                hint = "--resume goes on in it; --results chooses another"
+                hint = "--reuse-results goes on in it; --results chooses another"
                 raise StateTrouble(f"the results folder {results} is not empty", hint=hint)
             run = ScriptedRun(Record(ref=ref, job=job, created=self._now(), owner="nobody", results=results))
             self._runs[job.name] = run

@@ -83,7 +83,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise Denied(f"{path}, which holds your logins, is no JSON object", hint="repair or remove it")
+        raise Denied(f"{path}, which holds your logins, is not a JSON object", hint="repair or remove it")
     return document
 
 
@@ -146,7 +146,7 @@ def _from_entry(entry: dict[str, Any], path: Path) -> Credential | None:
 def _program(helper: str) -> str:
     if "/" in helper:
         raise Denied(
-            f"{helper!r} is no credential helper", hint=f"its name must not be a path: see {config_file()}"
+            f"{helper!r} is not a credential helper", hint=f"its name must not be a path: see {config_file()}"
         )
     return f"docker-credential-{helper}"
 

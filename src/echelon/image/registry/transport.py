@@ -129,7 +129,7 @@ class Transport:
         try:
             return urlsplit(url)
         except ValueError as error:
-            message = f"{self.image.registry} sends us to {url[:200]!r}, which is no address"
+            message = f"{self.image.registry} sends us to {url[:200]!r}, which is not an address"
             raise Refused(message, hint="is it an image registry?") from error
 
     def patiently(self, action: Callable[[], T]) -> T:

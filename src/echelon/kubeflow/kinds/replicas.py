@@ -39,7 +39,9 @@ def read_replicas(
     for key, spec in fields(specs).items():
         name = known.get(key.lower())
         if name is None:
-            raise refuse(Node(value=key, at=spec.at), "is no replica type", f"there are {', '.join(roles)}")
+            raise refuse(
+                Node(value=key, at=spec.at), "is not a replica type", f"there are {', '.join(roles)}"
+            )
         parts = fields(spec, ("replicas", "template", "restartPolicy"))
         replicas = number(parts.get("replicas"))
         role = roles[name]

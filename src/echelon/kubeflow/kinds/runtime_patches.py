@@ -29,7 +29,7 @@ def apply_patches(
             notes.append(note(target, f"{text(target)} is not run"))
         else:
             there = ", ".join([name, *others])
-            raise refuse(target, "is no job of the runtime", f"it has {there}")
+            raise refuse(target, "is not a job of the runtime", f"it has {there}")
     return replace(template, value=value)
 
 

@@ -140,7 +140,7 @@ def _policy(runtime: Node, notes: list[str]) -> dict[str, Node]:
         if name not in _POLICIES:
             there = ", ".join(_POLICIES[1:])
             raise refuse(
-                Node(value=name, at=each.at), "is no policy that echelon can follow", f"it follows {there}"
+                Node(value=name, at=each.at), "is not a policy that echelon can follow", f"it follows {there}"
             )
     if "torch" in policy:
         torch = fields(policy["torch"], ("numProcPerNode", "elasticPolicy"))

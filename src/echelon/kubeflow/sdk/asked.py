@@ -105,7 +105,7 @@ def _resources(given: Any) -> dict[str, Any] | None:
     found = as_document(given)
     if not isinstance(found, Mapping):
         raise InvalidJob(
-            "resources_per_worker", given, "is no dict", hint='{"cpu": 1, "memory": "2Gi", "gpu": 1}'
+            "resources_per_worker", given, "is not a dict", hint='{"cpu": 1, "memory": "2Gi", "gpu": 1}'
         )
     if {"limits", "requests"} & set(found):
         return dict(found)

@@ -146,7 +146,7 @@ def pod_name(name: str, replica: Replica) -> str:
 def describe_worker(
     kind: str, name: str, namespace: str, labels: Mapping[str, str], worker: WorkerStatus
 ) -> dict[str, Any]:
-    """A worker that is no pod, as if it were one: its name is the one that Kubeflow's pod would have."""
+    """A worker that is not a pod, as if it were one: its name is the one that Kubeflow's pod would have."""
     return {
         "kind": "Pod",
         "metadata": {

@@ -264,7 +264,7 @@ class JobClient(ConditionCalls, Reach):
         mounts: Any = None,
     ) -> None:
         if function is not None and not callable(function):
-            raise InvalidJob("train_func", function, "is no function")
+            raise InvalidJob("train_func", function, "is not a function")
         check_kind(kind)
         document = job_document(
             kind,
@@ -278,7 +278,7 @@ class JobClient(ConditionCalls, Reach):
             volumes=volumes,
             mounts=mounts,
         )
-        more = replace(installing(image, packages, [index]), queue=queue or None)
+        more = replace(installing(image, packages, [index]), local_queue=queue or None)
         args = [] if parameters is None else [dict(parameters)]
         return self._submit(
             document, kind, namespace, labels, annotations, more=more, function=function, args=args

@@ -74,7 +74,7 @@ def await_pods(engine: Engine, ref: RunRef, chosen: Selection, patience: float) 
 
 
 def find_pods(engine: Engine, ref: RunRef, chosen: Selection) -> list[tuple[Replica, Shape]]:
-    """The pods of a job; where its workers are no pods, what stands for them."""
+    """The pods of a job; where its workers are not pods, what stands for them."""
     status = Run(ref, engine).status(progress=False)
     kind = kind_of(engine.read(ref).job)
     where = status.namespace or "default"

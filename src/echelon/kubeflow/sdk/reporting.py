@@ -1,4 +1,4 @@
-"""`update_trainjob_status`: progress that a function reports, as it would in a job of Kubeflow's."""
+"""`update_trainjob_status`: progress that a function reports, as it would in a Kubeflow job."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class TrainerClient(Reach):
         which = type(backend_config).__name__
         if backend_config is not None and which not in _BACKENDS:
             hint = f"one of {', '.join(_BACKENDS)}"
-            raise InvalidJob("backend_config", which, "is no backend of echelon's", hint=hint)
+            raise InvalidJob("backend_config", which, "is not a backend of echelon's", hint=hint)
         if getattr(backend_config, "client_configuration", None) is not None:
             hint = "echelon reads a kubeconfig; give config_file or context"
             raise InvalidJob("client_configuration", "it", "is not read", hint=hint)
@@ -82,7 +82,7 @@ class TrainerClient(Reach):
     def get_runtime_packages(self, runtime: Runtime) -> None:
         """Refused: a runtime here has no image of its own."""
         hint = "a CustomTrainer whose function prints them does it, in the image that it names"
-        raise ValueError(f"get_runtime_packages: {runtime.name} is no image ({hint})")
+        raise ValueError(f"get_runtime_packages: {runtime.name} is not an image ({hint})")
 
     @as_kubeflow_does
     def train(
@@ -138,7 +138,7 @@ class TrainerClient(Reach):
         """What a node wrote, line by line; with `follow`, as it comes."""
         index = step.rpartition("-")[2]
         if not index.isdecimal():
-            raise ValueError(f"step: {step!r} is no step of a job (node-0 is its first node)")
+            raise ValueError(f"step: {step!r} is not a step of a job (node-0 is its first node)")
         run = Run(self._ref(name), self._engine())
         return as_kubeflow_does(
             lambda: (

@@ -19,7 +19,7 @@ def find_change(current: Mapping[str, Any], given: Any) -> Change | None:
     only the API server sets are ignored.
     """
     if not isinstance(given, Mapping):
-        raise InvalidJob("job", given, "is no job", hint="give what get_job returns, with its changes")
+        raise InvalidJob("job", given, "is not a job", hint="give what get_job returns, with its changes")
     found = dict(_differences(_settable(current), _settable(given), ""))
     suspend = found.pop(SUSPEND, None)
     for path, value in found.items():

@@ -57,7 +57,7 @@ def parse_metric_pattern(text: str) -> MetricPattern:
     try:
         pattern = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidJob(_FIELD, text, f"is no regular expression: {error}", hint=_EXAMPLE) from None
+        raise InvalidJob(_FIELD, text, f"is not a regular expression: {error}", hint=_EXAMPLE) from None
     groups = pattern.groupindex.keys()
     if ("name" in groups) != ("value" in groups) or not groups - POSITION:
         hint = f"name the groups of metrics, or two groups `name` and `value`; {_EXAMPLE}"

@@ -80,7 +80,7 @@ def check_patch(where: str, patch: Mapping[str, Any]) -> None:
     for key, part in patch.items():
         if key not in ("metadata", "spec") or not isinstance(part, Mapping):
             hint = "as in a pod: metadata: {...} and spec: {...}"
-            raise InvalidJob(where, key, "is no part of a pod template", hint=hint)
+            raise InvalidJob(where, key, "is not part of a pod template", hint=hint)
     about, spec = patch.get("metadata", {}), patch.get("spec", {})
     for kind in ("labels", "annotations"):
         for key in about.get(kind) or {}:

@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from echelon.errors import InvalidJob
-from echelon.model.resources import parse_duration, parse_size
+from echelon.model.resources import parse_duration, parse_duration_or_zero, parse_size
 from echelon.values import frozen
 
 LINGER = 300.0
@@ -146,7 +146,7 @@ def parse_job_kind(text: str, *, queue: str | None = None) -> str:
         hint = "it belongs to -f FILE with a job of Kubeflow's"
         raise InvalidJob("as", text, "has nothing to submit", hint=hint)
     if queue is not None and text not in _IN_QUEUES:
-        hint = f"leave --queue or --as out; these can: {', '.join(_IN_QUEUES)}"
+        hint = f"leave --local-queue or --as out; these can: {', '.join(_IN_QUEUES)}"
         raise InvalidJob("as", text, "cannot wait in a queue of Kueue's here", hint=hint)
     return text
 
@@ -261,7 +261,7 @@ def parse_checkpoints(text: str) -> str:
     if ".." in inside.split("/"):
         raise InvalidJob("checkpoints", text, "is not a plain path", hint=hint)
     if path == ".":
-        raise InvalidJob("checkpoints", text, "is no folder below the results", hint=hint)
+        raise InvalidJob("checkpoints", text, "is not a folder below the results", hint=hint)
     if path.split("/")[0] == _LOGS:
         raise InvalidJob("checkpoints", text, "is where the ranks' logs are", hint=hint)
     return path
@@ -338,6 +338,15 @@ def refuse_password(field_name: str, text: str) -> None:
     if found and (":" in found[2] or not found[1].endswith("ssh")):
         hint = "keep it out of sight: --secret PIP_INDEX_URL, which pip reads from the environment"
         raise InvalidJob(field_name, f"{found[1]}://…@…", "has a password in the open", hint=hint)
+
+
+def parse_keep(text: object) -> tuple[float, int | None]:
+    """Read a time, and a size if there is one (`24h:20Gi`); with 0 as either there is no keeper."""
+    time, colon, size = str(text).partition(":")
+    seconds = parse_duration_or_zero("keep", time if colon else text)
+    if not colon:
+        return seconds, None
+    return seconds, 0 if size.strip() == "0" else parse_size("keep", size)
 
 
 def parse_ttl(text: object) -> float:

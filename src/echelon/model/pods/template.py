@@ -29,7 +29,7 @@ def check_template(where: str, template: Mapping[str, Any]) -> None:
     for key, part in template.items():
         if key not in ("metadata", "spec") or not isinstance(part, Mapping):
             hint = "as in a pod: metadata: {...} and spec: {...}"
-            raise InvalidJob(where, key, "is no part of a pod template", hint=hint)
+            raise InvalidJob(where, key, "is not part of a pod template", hint=hint)
     spec = template.get("spec", {})
     affinity = spec.get("affinity")
     if isinstance(affinity, Mapping) and "nodeAffinity" in affinity:

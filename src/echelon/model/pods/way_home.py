@@ -44,14 +44,14 @@ def choose_keeper(
     checkpoints: str | None = None,
 ) -> Keeper | None:
     """The keeper of a run, if it is to have one. Raise InvalidJob if checkpoints would be kept nowhere."""
-    if checkpoints is not None and output is None and keep == 0:
+    if checkpoints is not None and output is None and not (keep and size):
         raise InvalidJob(
             "checkpoints",
             checkpoints,
-            "would be kept by the small pod that --keep 0 leaves out",
-            hint="leave --keep 0 out; or --output pvc:NAME or new:10Gi keeps them on a volume",
+            "would be kept by the small pod that --keep 0 or TIME:0 leaves out",
+            hint="leave the 0 out; or --output pvc:NAME or new:10Gi keeps them on a volume",
         )
-    wanted = keep > 0 and output is None and (devices or detached or checkpoints is not None)
+    wanted = keep > 0 and size > 0 and output is None and (devices or detached or checkpoints is not None)
     return Keeper(keep=keep, size=size) if wanted else None
 
 

@@ -20,7 +20,7 @@ _BROKEN = "open it in Jupyter and save it again, or name another file"
 
 
 @frozen
-class Place:
+class CellLine:
     """A cell, or a line of it."""
 
     cell: int
@@ -33,11 +33,11 @@ class Place:
 class InvalidNotebook(InvalidJob):
     """A notebook that cannot run; it says in which cell, and what to do."""
 
-    def __init__(self, where: str | Place, problem: str, *, hint: str = "") -> None:
+    def __init__(self, where: str | CellLine, problem: str, *, hint: str = "") -> None:
         EchelonError.__init__(self, f"{where}: {problem}", hint=hint)
         self.field, self.value = str(where), None
         self.problem = problem
-        self.place = where if isinstance(where, Place) else None  # None: it is not of one cell
+        self.place = where if isinstance(where, CellLine) else None  # None: it is not of one cell
 
 
 def refuse(problems: Sequence[InvalidNotebook]) -> None:
@@ -49,7 +49,7 @@ def refuse(problems: Sequence[InvalidNotebook]) -> None:
         raise first
 
 
-def reading_order(place: Place | None) -> tuple[float, int]:
+def reading_order(place: CellLine | None) -> tuple[float, int]:
     """A key: places from the first line to the last, then what is of no one cell."""
     return (math.inf, 0) if place is None else (place.cell, place.line or 0)
 
@@ -125,10 +125,12 @@ def write_tags(path: Path, number: int, change: Callable[[Tags], Tags]) -> Tags:
     document = _read(path)
     cells = dict(enumerate(document["cells"], 1))
     if number not in cells:
-        raise InvalidNotebook(Place(cell=number), "there is no such cell", hint=f"they are 1 to {len(cells)}")
+        raise InvalidNotebook(
+            CellLine(cell=number), "there is no such cell", hint=f"they are 1 to {len(cells)}"
+        )
     if cells[number].get("cell_type") != "code":
         raise InvalidNotebook(
-            Place(cell=number),
+            CellLine(cell=number),
             "it holds no code",
             hint=f"`echelon notebook show {quote(str(path))}` lists the cells",
         )
@@ -173,7 +175,7 @@ def _check(document: Any, path: Path) -> None:
     cells = document.get("cells") if isinstance(document, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         hint = "open it in Jupyter and save it, which brings it to version 4"
-        raise InvalidNotebook(str(path), "it is no notebook of version 4", hint=hint)
+        raise InvalidNotebook(str(path), "it is not a notebook of version 4", hint=hint)
 
 
 def _text(source: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from echelon.notebook.analysis.cells import InvalidNotebook, Place, reading_order, refuse
+from echelon.notebook.analysis.cells import CellLine, InvalidNotebook, reading_order, refuse
 from echelon.notebook.analysis.flow import BUILTIN, Flow, flow_of
 from echelon.notebook.analysis.steps import Gathered, StepCells
 from echelon.notebook.beside.sources import Unordered, last_of
@@ -224,7 +224,7 @@ def _of_prelude(known: _Known) -> Iterator[InvalidNotebook]:
             )
 
 
-def _never_called(place: Place, name: str) -> str:
+def _never_called(place: CellLine, name: str) -> str:
     return f"{place}: {name!r} is defined nowhere; only a function reads it that nothing here calls"
 
 
@@ -261,7 +261,7 @@ def _warn_of_race(step: StepCells, name: str, source: str, known: _Known) -> Non
             )
 
 
-def _two_branches(where: str | Place, name: str, steps: Sequence[str], what: str) -> InvalidNotebook:
+def _two_branches(where: str | CellLine, name: str, steps: Sequence[str], what: str) -> InvalidNotebook:
     both = " and ".join(repr(each) for each in steps[:2])
     return InvalidNotebook(
         where,

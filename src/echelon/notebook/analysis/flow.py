@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import lru_cache
 
 from echelon.function.names import names_used
-from echelon.notebook.analysis.cells import Place
+from echelon.notebook.analysis.cells import CellLine
 from echelon.notebook.analysis.guards import assigned_inside, guarded_names
 from echelon.notebook.analysis.magics import OWN
 from echelon.notebook.analysis.parameters import Code
@@ -34,8 +34,8 @@ _LEAVING = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 class Flow:
     """What a step's code does with the names of the notebook."""
 
-    needs: dict[str, Place]  # read before they are bound: they must come from elsewhere
-    later: dict[str, Place]  # read by functions of the step that may never be called
+    needs: dict[str, CellLine]  # read before they are bound: they must come from elsewhere
+    later: dict[str, CellLine]  # read by functions of the step that may never be called
     wants: frozenset[str]  # perhaps read before they are bound: they come from elsewhere if they can
     reads: frozenset[str]  # read at all
     touches: frozenset[str]  # read when the cells run, and not only when something that they bind is called
@@ -47,7 +47,7 @@ class Flow:
     holds: dict[str, frozenset[str]]  # the names whose functions something bound here may hold
     classes: frozenset[str] = frozenset()
     stars: tuple[str, ...] = ()  # star imports, which steps after this one repeat
-    generators: dict[str, Place] = field(
+    generators: dict[str, CellLine] = field(
         default_factory=dict
     )  # names bound to what cannot be kept, and where
 
@@ -104,8 +104,8 @@ class _Walk:
         self._classes = classes  # and functions whose results may hold functions
         self._hints = True
         self._generating: set[str] = set()
-        self._needs: dict[str, Place] = {}
-        self._later: dict[str, Place] = {}
+        self._needs: dict[str, CellLine] = {}
+        self._later: dict[str, CellLine] = {}
         self._wants: set[str] = set()
         self._may: set[str] = set()
         self._declared: set[str] = set()  # by an annotation alone
@@ -115,7 +115,7 @@ class _Walk:
         self._calls: dict[str, set[str]] = {}
         self._holds: dict[str, set[str]] = {}
         self._stars: list[str] = []
-        self._generators: dict[str, Place] = {}
+        self._generators: dict[str, CellLine] = {}
 
     def result(self) -> Flow:
         later = {name: place for name, place in self._later.items() if name not in self._needs}
@@ -211,7 +211,7 @@ class _Walk:
     def _read(self, node: ast.AST, bound: set[str]) -> None:
         """One statement or expression without statements inside but those of functions and classes."""
         used = names_used(ast.unparse(node), hints=self._hints)
-        place = Place(cell=self.cell, line=getattr(node, "lineno", 1))
+        place = CellLine(cell=self.cell, line=getattr(node, "lineno", 1))
         inside = assigned_inside(node)  # where in the statement, matters little
         self._wants |= (used.now & inside) - bound
         for name in sorted(used.now - bound - inside - self._builtin):
@@ -248,7 +248,7 @@ class _Walk:
             if self._cannot_be_kept(node):
                 self._generators[name] = place
 
-    def _need(self, name: str, place: Place) -> None:
+    def _need(self, name: str, place: CellLine) -> None:
         if name.startswith(OWN):
             return
         if name in self._may | self._declared | self.guarded:
@@ -268,7 +268,7 @@ class _Walk:
                 and isinstance(node.ctx, ast.Load)
                 and node.id not in bound | self._builtin
             ):
-                self._need(node.id, Place(cell=self.cell, line=node.lineno))
+                self._need(node.id, CellLine(cell=self.cell, line=node.lineno))
         self._may |= names
         bound |= names
 

@@ -14,7 +14,7 @@ import shlex
 import tokenize
 import warnings
 
-from echelon.notebook.analysis.cells import InvalidNotebook, Place
+from echelon.notebook.analysis.cells import CellLine, InvalidNotebook
 
 OWN = "_echelon_"
 # They change how a notebook looks, or what its kernel does: nothing that a step needs.
@@ -36,9 +36,9 @@ _OUTSIDE_QUOTES = r"(?=(?:[^']*'[^']*')*[^']*$)"  # IPython leaves $x to the she
 _DOLLAR = re.compile(rf"(?<![$\\])\$([^\W\d]\w*)(?![\w.]){_OUTSIDE_QUOTES}")
 
 
-def plain_code(text: str, where: str | Place) -> str:
+def plain_code(text: str, where: str | CellLine) -> str:
     """The same cell in plain Python; raises InvalidNotebook for a magic that is not known, or for text that
-    is no Python."""
+    is not Python."""
     if text.lstrip().startswith("%%"):
         return _cell_magic(text, where)
     lines = text.split("\n")
@@ -52,7 +52,7 @@ def plain_code(text: str, where: str | Place) -> str:
         if magic is None:
             raise InvalidNotebook(
                 _on_line(where, at + 1),
-                f"this is no Python: {problem.msg}",
+                f"this is not Python: {problem.msg}",
                 hint=f"the line is {lines[at].strip()[:60]!r}",
             )
         _replace(lines, magic, where)
@@ -75,7 +75,7 @@ def _is_magic(line: str) -> bool:
     return _LINE.fullmatch(line) is not None or _HELP.fullmatch(line) is not None
 
 
-def _replace(lines: list[str], at: int, where: str | Place) -> None:
+def _replace(lines: list[str], at: int, where: str | CellLine) -> None:
     """Replace a magic and the lines that it is continued on."""
     blank = 0
     while lines[at].endswith("\\") and at + 1 < len(lines):
@@ -91,7 +91,7 @@ def _replace(lines: list[str], at: int, where: str | Place) -> None:
     lines[at] = f"{found['indent']}{new}"
 
 
-def _line_magic(found: re.Match[str], where: str | Place) -> str:
+def _line_magic(found: re.Match[str], where: str | CellLine) -> str:
     target, rest = (found["target"] or "").strip(), found["rest"]
     given = f"{target} = " if target else ""
     if found["sign"] == "!":
@@ -119,14 +119,14 @@ def _line_magic(found: re.Match[str], where: str | Place) -> str:
     raise InvalidNotebook(where, f"the magic %{name} is not known here", hint=_instead(name))
 
 
-def _timed(given: str, words: str, where: str | Place) -> str:
+def _timed(given: str, words: str, where: str | CellLine) -> str:
     """The code that a magic measures, which may be a magic itself."""
     found = _LINE.fullmatch(words)
     if not words or _problem(words) is None:
         return f"{given}{words}" if words else "pass"
     if found is not None and not given:
         return _line_magic(found, where)
-    raise InvalidNotebook(where, f"this is no Python: {words[:60]!r}", hint="write it on a line of its own")
+    raise InvalidNotebook(where, f"this is not Python: {words[:60]!r}", hint="write it on a line of its own")
 
 
 def _in_a_line(code: str) -> str:
@@ -163,7 +163,7 @@ def _without_flags(words: str) -> str:
     return words
 
 
-def _cell_magic(text: str, where: str | Place) -> str:
+def _cell_magic(text: str, where: str | CellLine) -> str:
     lines = text.split("\n")
     first = next(at for at, line in enumerate(lines) if line.strip())
     name, _, words = lines[first].strip().removeprefix("%%").partition(" ")
@@ -185,12 +185,12 @@ def _cell_magic(text: str, where: str | Place) -> str:
     )
 
 
-def _script(line: str, body: str, where: str | Place) -> str:
+def _script(line: str, body: str, where: str | CellLine) -> str:
     """A program with the cell as its input; `--out` and `--err` name the variables for what it prints."""
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise InvalidNotebook(where, f"this is no command: {error}", hint="close its quotes") from None
+        raise InvalidNotebook(where, f"this is not a command: {error}", hint="close its quotes") from None
     program: list[str] = []
     kept: dict[str, str] = {}
     raises = True
@@ -220,11 +220,11 @@ def _fields(text: str) -> bool:
     return bool(_FIELD.search(text) or _DOLLAR.search(text))
 
 
-def _on_line(where: str | Place, line: int) -> str | Place:
-    return Place(cell=where.cell, line=line) if isinstance(where, Place) else f"{where}, line {line}"
+def _on_line(where: str | CellLine, line: int) -> str | CellLine:
+    return CellLine(cell=where.cell, line=line) if isinstance(where, CellLine) else f"{where}, line {line}"
 
 
-def _without_ipython(text: str, where: str | Place) -> str:
+def _without_ipython(text: str, where: str | CellLine) -> str:
     """The text with calls such as `get_ipython().system("ls")` replaced: a step has no IPython."""
     if _IPYTHON not in text:
         return text
@@ -249,7 +249,7 @@ def _without_ipython(text: str, where: str | Place) -> str:
     return data.decode()
 
 
-def _instead_of(call: ast.Call, where: str | Place) -> str:
+def _instead_of(call: ast.Call, where: str | CellLine) -> str:
     """What a call of IPython does, as an expression."""
     assert isinstance(call.func, ast.Attribute)
     words = [getattr(each, "value", None) for each in call.args]

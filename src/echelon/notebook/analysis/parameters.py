@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from echelon.notebook.analysis.cells import InvalidNotebook, Place
+from echelon.notebook.analysis.cells import CellLine, InvalidNotebook
 from echelon.notebook.beside.parameters import EXAMPLES, parse_text
 from echelon.values import frozen
 
@@ -42,7 +42,7 @@ def replace_values(
     for code in cells:
         tree = ast.parse(code.text)
         for node in tree.body:
-            where = Place(cell=code.cell, line=node.lineno)
+            where = CellLine(cell=code.cell, line=node.lineno)
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             if not isinstance(node, ast.Assign | ast.AnnAssign) or not all(
                 isinstance(target, ast.Name) for target in targets
@@ -60,7 +60,7 @@ def replace_values(
     return tuple(found.values()), tuple(changed)
 
 
-def _parameter(node: ast.Assign | ast.AnnAssign, name: str, where: Place, cell: int) -> Parameter:
+def _parameter(node: ast.Assign | ast.AnnAssign, name: str, where: CellLine, cell: int) -> Parameter:
     annotation = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
     if node.value is None:
         return Parameter(name=name, annotation=annotation, required=True, cell=cell)
@@ -68,7 +68,7 @@ def _parameter(node: ast.Assign | ast.AnnAssign, name: str, where: Place, cell: 
         value = ast.literal_eval(node.value)
     except ValueError:
         hint = f"compute it in a step, or write the value; --param {name}=VALUE changes it for a run"
-        raise InvalidNotebook(where, f"the parameter {name!r} is no constant", hint=hint) from None
+        raise InvalidNotebook(where, f"the parameter {name!r} is not a constant", hint=hint) from None
     return Parameter(name=name, value=value, annotation=annotation, cell=cell)
 
 
@@ -128,7 +128,7 @@ def given_values(known: Sequence[Parameter], texts: Mapping[str, str]) -> dict[s
     for parameter in known:
         if parameter.required and parameter.name not in texts:
             raise InvalidNotebook(
-                Place(cell=parameter.cell),
+                CellLine(cell=parameter.cell),
                 f"the parameter {parameter.name!r} has no value",
                 hint=f"--param {parameter.name}=VALUE",
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
-from echelon.notebook.analysis.cells import Cell, InvalidNotebook, Notebook, Place, refuse
+from echelon.notebook.analysis.cells import Cell, CellLine, InvalidNotebook, Notebook, refuse
 from echelon.notebook.analysis.magics import plain_code
 from echelon.notebook.analysis.parameters import Code, Parameter, replace_values
 from echelon.notebook.analysis.tags import CellTags, Kind, Options, merge_options, read_tag_list, read_tags
@@ -108,7 +108,7 @@ def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) ->
 
 def _read_cell(cell: Cell) -> tuple[CellTags, Code] | InvalidNotebook:
     """The tags of a cell and its code, or what is wrong with it whatever the others are."""
-    place = Place(cell=cell.number)
+    place = CellLine(cell=cell.number)
     try:
         tags = read_tags(cell)
         if tags.kind == "skip" or not cell.text.strip():
@@ -164,8 +164,8 @@ def _settle_order(steps: Mapping[str, _Step]) -> Iterator[InvalidNotebook]:
             hint = (
                 f"did you mean prev:{near[0]}?" if near and near[0] != name else f"the other steps: {known}"
             )
-            problem = "cannot come after itself" if before == name else "is no step"
-            yield InvalidNotebook(Place(cell=cell), f"prev:{before}: {before!r} {problem}", hint=hint)
+            problem = "cannot come after itself" if before == name else "is not a step"
+            yield InvalidNotebook(CellLine(cell=cell), f"prev:{before}: {before!r} {problem}", hint=hint)
         if START in steps and name != START and not step.after:
             step.after[START] = step.first_cell
 
@@ -180,7 +180,7 @@ def _in_order(steps: Mapping[str, _Step]) -> Iterable[str]:
         if ready is None:
             circle = _circle({n: list(s.after) for n, s in steps.items() if n not in done})
             raise InvalidNotebook(
-                Place(cell=steps[circle[0]].first_cell),
+                CellLine(cell=steps[circle[0]].first_cell),
                 f"the steps wait for each other: {' after '.join([*circle, circle[0]])}",
                 hint="take one of the prev: tags away",
             )
@@ -202,6 +202,6 @@ def _metric_names(cells: Iterable[Code]) -> Iterable[str]:
     for code in cells:
         for node in (part for each in ast.parse(code.text).body for part in ast.walk(each)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                node.func.id = ""  # the function is no metric
+                node.func.id = ""  # the function is not a metric
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id:
                 yield node.id

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from echelon.model.resources import parse_cpus, parse_memory
-from echelon.notebook.analysis.cells import InvalidNotebook, Place, Tags
+from echelon.notebook.analysis.cells import CellLine, InvalidNotebook, Tags
 from echelon.notebook.analysis.tags import GPU, KINDS, CellTags, Distribution, Kind, read_tag_list
 from echelon.values import frozen
 
@@ -74,7 +74,7 @@ def retagged(tags: Sequence[str], choice: Choice, cell: int) -> tuple[str, ...]:
         parse_memory("limit:memory", choice.memory)
     word = "block" if any(tag.startswith("block:") for tag in own) else "step"  # some versions know one only
     made = (*dict.fromkeys(_tags_of(choice, word)), *kept)
-    read_tag_list(made, Place(cell=cell))
+    read_tag_list(made, CellLine(cell=cell))
     return made
 
 

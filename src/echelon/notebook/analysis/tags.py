@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from echelon.model.settings import Settings, merge
-from echelon.notebook.analysis.cells import Cell, InvalidNotebook, Place
+from echelon.notebook.analysis.cells import Cell, CellLine, InvalidNotebook
 from echelon.values import frozen
 
 Kind = Literal["imports", "functions", "pipeline-parameters", "pipeline-metrics", "skip"]
@@ -55,10 +55,10 @@ class CellTags:
 
 def read_tags(cell: Cell) -> CellTags:
     """What a cell's tags mean; raises InvalidNotebook for one whose value is wrong."""
-    return read_tag_list(cell.tags, Place(cell=cell.number))
+    return read_tag_list(cell.tags, CellLine(cell=cell.number))
 
 
-def read_tag_list(tags: Iterable[str], where: str | Place) -> CellTags:
+def read_tag_list(tags: Iterable[str], where: str | CellLine) -> CellTags:
     """What tags mean; `where` is where they stand, in messages."""
     found = CellTags()
     for tag in tags:
@@ -85,7 +85,7 @@ def _implied(tags: CellTags) -> Distribution:
     return "parameter-server" if tags.options.parameter_servers else "auto"
 
 
-def _add(found: CellTags, tag: str, where: str | Place) -> CellTags:
+def _add(found: CellTags, tag: str, where: str | CellLine) -> CellTags:
     word, _, value = tag.partition(":")
     if tag in KINDS:
         if found.kind not in (None, tag):
@@ -102,7 +102,7 @@ def _add(found: CellTags, tag: str, where: str | Place) -> CellTags:
     return replace(found, options=options)
 
 
-def _option(options: Options, tag: str, where: str | Place) -> Options | None:
+def _option(options: Options, tag: str, where: str | CellLine) -> Options | None:
     """The options with what a tag says; None for a tag that is not known."""
     word, _, value = tag.partition(":")
     match word:
@@ -124,7 +124,7 @@ def _option(options: Options, tag: str, where: str | Place) -> Options | None:
     return None if said is None else replace(options, settings=merge(Settings(**said), options.settings))
 
 
-def _setting(word: str, tag: str, value: str, where: str | Place) -> dict[str, Any] | None:
+def _setting(word: str, tag: str, value: str, where: str | CellLine) -> dict[str, Any] | None:
     """What a tag says that is a setting of any run; None for any other."""
     match word:
         case "limit" | "annotation" | "label":
@@ -141,10 +141,10 @@ def _setting(word: str, tag: str, value: str, where: str | Place) -> dict[str, A
     return None
 
 
-def _limit(key: str, text: str, tag: str, where: str | Place) -> dict[str, Any]:
+def _limit(key: str, text: str, tag: str, where: str | CellLine) -> dict[str, Any]:
     number = int(text) if text.isascii() and text.isdecimal() else None
     if key == GPU and number is None:
-        raise InvalidNotebook(where, f"the tag {tag!r} names no number", hint=f"limit:{GPU}:1")
+        raise InvalidNotebook(where, f"the tag {tag!r} is not a number", hint=f"limit:{GPU}:1")
     named: dict[str, dict[str, Any]] = {
         "cpu": {"cpus": text},
         "memory": {"memory": text},
@@ -153,7 +153,7 @@ def _limit(key: str, text: str, tag: str, where: str | Place) -> dict[str, Any]:
     return named.get(key) or {"resource": {key: text if number is None else number}}
 
 
-def _step_name(text: str, where: str | Place) -> str:
+def _step_name(text: str, where: str | CellLine) -> str:
     if not _STEP_NAME.fullmatch(text):
         near = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
         hint = f"small letters, digits and _, such as {'step_' * near[:1].isdigit()}{near or 'train'}"
@@ -161,7 +161,7 @@ def _step_name(text: str, where: str | Place) -> str:
     return text
 
 
-def _distribution(text: str, where: str | Place) -> Distribution:
+def _distribution(text: str, where: str | CellLine) -> Distribution:
     name = text.rpartition(".")[2].lower()  # also as tf.distribute.experimental.MultiWorkerMirroredStrategy
     if name not in _DISTRIBUTIONS:
         hint = "MultiWorkerMirroredStrategy, ParameterServerStrategy or torch"
@@ -169,7 +169,7 @@ def _distribution(text: str, where: str | Place) -> Distribution:
     return _DISTRIBUTIONS[name]
 
 
-def _count(tag: str, text: str, where: str | Place, least: int = 1) -> int:
+def _count(tag: str, text: str, where: str | CellLine, least: int = 1) -> int:
     if not (text.isascii() and text.isdecimal()) or int(text) < least:
         raise InvalidNotebook(where, f"the tag {tag!r} needs a number of {least} or more", hint="workers:2")
     return int(text)

@@ -43,7 +43,9 @@ def _arrays_alike(numpy: Any, one: Any, other: Any) -> bool:
     if one.dtype != other.dtype or one.shape != other.shape or not one.flags.writeable:
         return False
     if one.flags.c_contiguous and other.flags.c_contiguous and one.dtype.itemsize in (1, 2, 4, 8):
-        whole = "u%d" % one.dtype.itemsize  # bit by bit: what is no number is equal to itself, and it is fast
+        whole = (
+            "u%d" % one.dtype.itemsize
+        )  # bit by bit: what is not a number is equal to itself, and it is fast
         return bool(numpy.array_equal(one.view(whole), other.view(whole)))
     return bool(numpy.array_equal(one, other, equal_nan=one.dtype.kind in "fcmM"))
 

@@ -33,5 +33,5 @@ def parse_text(kind: str, text: str) -> Any:
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind in EXAMPLES and type(value).__name__ != kind:
-        raise ValueError("%r is no %s" % (text, kind))
+        raise ValueError("%r is not %s %s" % (text, "an" if kind == "int" else "a", kind))
     return value

@@ -8,7 +8,7 @@
         value.json, 1.npy, ...    the files, as the codec writes them
 
 Every value is read back where it was written, so that the step that makes it fails, not the one that reads
-it. The seal is an HMAC with the pipeline run's own secret over all of `meta.json`: nothing that anybody else
+it. The seal is an HMAC with the pipeline run's own secret over all of `meta.json`: nothing that another user
 wrote is ever unpickled. A step's folder appears in one move, whole."""
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def groups(values: Mapping[str, Any]) -> List[List[str]]:
 
 
 def read_secret(path: Path) -> bytes:
-    """The pipeline run's secret; raises Damaged if anybody else may read or write it."""
+    """The pipeline run's secret; raises Damaged if another user may read or write it."""
     about = os.stat(str(path), follow_symlinks=False)
     if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
         raise Damaged("%s is not this user's alone" % path)

@@ -80,7 +80,9 @@ def _settings_of(step: Step) -> Settings:
         roles = {"chief": RoleSettings(workers=1, gpus=0), "ps": size.parameter_servers}
     for name, count in (said.resource or {}).items():
         if not isinstance(count, int):
-            raise InvalidJob(f"step {step.name}: limit:{name}", count, "is no number", hint=f"limit:{name}:1")
+            raise InvalidJob(
+                f"step {step.name}: limit:{name}", count, "is not a number", hint=f"limit:{name}:1"
+            )
     return replace(
         said,
         workers=size.workers,

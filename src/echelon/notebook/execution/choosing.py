@@ -20,7 +20,7 @@ from echelon.notebook.execution.asking import job_of, local_settings, pod_settin
 from echelon.notebook.execution.places import OnThisMachine, Place, python_of
 from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import Options, PipelineFolder, PipelineRecord
-from echelon.notebook.kept.volume import RunVolume, Wanted, check_one_node, open_volume, wanted_volume
+from echelon.notebook.kept.volume import RunVolume, VolumeRequest, check_one_node, open_volume, wanted_volume
 from echelon.preparation.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
 
@@ -38,8 +38,8 @@ class Choice(Protocol):
         """Names that a new pipeline run cannot have."""
 
     def open_volume(self, run: str, *, dry_run: bool = False) -> RunVolume | None:
-        """What holds the values of a new pipeline run, where that is no folder of this machine; made, unless
-        it exists."""
+        """What holds the values of a new pipeline run, where that is not a folder of this machine; made,
+        unless it exists."""
 
     def settings_of(self, step: Step) -> Settings:
         """What a step asks for there."""
@@ -162,7 +162,7 @@ class _There:
     options: Options
     base: Settings
     image: str | None
-    wanted: Wanted
+    wanted: VolumeRequest
     tell: Tell
 
     def names_taken(self) -> Iterable[str]:

@@ -37,7 +37,7 @@ def _files(folder: Path, name: str) -> list[Path]:
 
 
 def _imported(text: str) -> Iterator[str]:
-    """The first part of every name that is imported; none of a text that is no Python."""
+    """The first part of every name that is imported; none of a text that is not Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

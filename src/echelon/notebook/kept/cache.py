@@ -113,7 +113,7 @@ def _bring_values(earlier: PipelineFolder, folder: PipelineFolder, step: str) ->
 def _bring_results(earlier: Path, results: Path) -> None:
     """Bring what a step has shown, logged and saved; folders of other workers stay where they are."""
     set_aside(results)
-    with suppress(OSError):  # they are no input of any step
+    with suppress(OSError):  # they are not input of any step
         shutil.copytree(earlier, results, symlinks=True, ignore=shutil.ignore_patterns("workers"))
 
 

@@ -34,7 +34,7 @@ from echelon.notebook.kept.volume import RunVolume
 from echelon.notebook.picture.graph import Node
 from echelon.values import frozen
 
-PRIVATE = ("secret", "program", "values")  # what is in the folder and is no result
+PRIVATE = ("secret", "program", "values")  # what is in the folder and is not a result
 SCHEMA = 2
 _NEVER_LINKED = ("runs", "__pycache__")
 

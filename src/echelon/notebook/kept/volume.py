@@ -31,7 +31,7 @@ _KALE_MODES = {"rwm": SHARED, "rwo": ONE_NODE}
 
 
 @frozen
-class Wanted:
+class VolumeRequest:
     """What the user or the notebook says of the volume; `output` names one, or says how to make one."""
 
     output: Output
@@ -46,13 +46,13 @@ class RunVolume:
     path: str
     made: bool  # for this run: it goes when the run is removed
     one_node: bool = False
-    uid: str = ""  # of one that was made: anybody may give a volume its name and label
+    uid: str = ""  # of one that was made: any user may give a volume its name and label
 
     def __str__(self) -> str:
         return f"pvc:{self.claim}/{self.path}"
 
 
-def wanted_volume(text: str | None, mode: str | None, about: About) -> Wanted:
+def wanted_volume(text: str | None, mode: str | None, about: About) -> VolumeRequest:
     """What is wanted: by the flags, then by what the notebook says as Kale writes it."""
     output = Output(size=NEW_SIZE) if text is None else parse_output(text, "volume")
     if output.claim is not None and mode is not None:
@@ -61,10 +61,10 @@ def wanted_volume(text: str | None, mode: str | None, about: About) -> Wanted:
     if output.claim is None and output.storage_class is None and about.storage_class:
         output = Output(size=output.size, storage_class=about.storage_class)
     chosen = MODES[mode] if mode is not None else _KALE_MODES.get(about.access_mode)
-    return Wanted(output=output, mode=chosen or (SHARED if output.storage_class else None))
+    return VolumeRequest(output=output, mode=chosen or (SHARED if output.storage_class else None))
 
 
-def settle_mode(wanted: Wanted, shared: Sequence[str]) -> Wanted:
+def settle_mode(wanted: VolumeRequest, shared: Sequence[str]) -> VolumeRequest:
     """Where neither mode nor class is said: ReadWriteMany of a class that is known to have it (`shared`),
     else ReadWriteOnce of the cluster's default. Pure.
     """
@@ -72,10 +72,10 @@ def settle_mode(wanted: Wanted, shared: Sequence[str]) -> Wanted:
         return wanted
     if not shared:
         return replace(wanted, mode=ONE_NODE)
-    return Wanted(output=replace(wanted.output, storage_class=shared[0]), mode=SHARED)
+    return VolumeRequest(output=replace(wanted.output, storage_class=shared[0]), mode=SHARED)
 
 
-def open_volume(wanted: Wanted, run: str, volumes: Volumes, *, dry_run: bool = False) -> RunVolume:
+def open_volume(wanted: VolumeRequest, run: str, volumes: Volumes, *, dry_run: bool = False) -> RunVolume:
     """Find the volume that is named, or make one, which has the run's name."""
     if wanted.mode is None and wanted.output.claim is None:
         wanted = settle_mode(wanted, volumes.shared_classes())

@@ -47,7 +47,7 @@ const Machine = ({ usage }) => html`
       ${gpu.user ? html`held by ${plain(gpu.user)}` : "free"}<br />
       ${bytes(gpu.used)} of ${bytes(gpu.memory)}${gpu.utilization === null ? "" : `, ${gpu.utilization} % busy`}</li>`)}</ul>`}
   <h2>Runs</h2>
-  ${usage.runs.length === 0 ? html`<p>None goes on.</p>` : html`
+  ${usage.runs.length === 0 ? html`<p>No run is active.</p>` : html`
     <${Table} heads=${["Run", "State", "Processes", "CPUs", "Memory", "GPUs"]} rows=${usage.runs.map((run) => ({
       key: run.name, cells: [link(run.name), html`<${State} state=${run.state} />`, run.processes,
         run.cpus.toFixed(2), bytes(run.memory), run.gpus.join(", ") || "-"] }))} />`}`;
@@ -81,7 +81,7 @@ const Nodes = ({ usage }) => html`
         each.since === null ? "?" : duration(Date.now() / 1000 - each.since),
         each.state === "lingering" ? "idle: its run is over, its results are not fetched" : each.state] }))} />`}
   <h2>Runs</h2>
-  ${usage.runs.length === 0 ? html`<p>None goes on.</p>` : html`
+  ${usage.runs.length === 0 ? html`<p>No run is active.</p>` : html`
     <${Table} heads=${["Run", "State", "Workers", "CPUs", "Memory", "GPUs", "Nodes"]} rows=${usage.runs.map((run) => ({
       key: run.name, cells: [link(run.name), html`<${State} state=${run.state} />`, run.workers || "-", run.cpus,
         bytes(run.memory), run.gpus || "-", run.nodes.join(", ") || "-"] }))} />`}`;

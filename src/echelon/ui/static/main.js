@@ -16,7 +16,7 @@ function read(hash) {
   if (!kind) return { kind: { "#/cluster": "cluster", "#/": "runs", "#": "runs", "": "runs" }[hash] || "nothing" };
   try {
     return { kind: "run", name: decodeURIComponent(coded.replace(/\/$/, "")) };
-  } catch { // a % that is no escape
+  } catch { // a % that is not an escape
     return { kind: "run", name: coded };
   }
 }

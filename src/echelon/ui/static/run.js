@@ -169,7 +169,7 @@ function Results({ path, name, state }) {
           html`<a download href=${`${path}/results/${file.path.split("/").map(encodeURIComponent).join("/")}`}>${plain(file.path)}</a>`,
           bytes(file.bytes), html`<span class="time">${moment(file.changed)}</span>`] }))} />`}
     ${found.more ? html`<p>and more in <code>${found.folder}</code>.</p>` : null}
-    <div class="buttons"><button type="button" onClick=${look}>Look again</button></div>`;
+    <div class="buttons"><button type="button" onClick=${look}>Refresh</button></div>`;
 }
 
 function Events({ path, state }) {

@@ -36,12 +36,12 @@ export function Runs({ about }) {
     <h1>Runs</h1>
     ${runs !== null && !runs.length ? null : html`<form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <label>Find <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
-      <label><input type="checkbox" checked=${going} onChange=${(event) => setGoing(event.target.checked)} /> only those that go on</label>
+      <label><input type="checkbox" checked=${going} onChange=${(event) => setGoing(event.target.checked)} /> active only</label>
       <${CompareLink} chosen=${chosen} />
-      ${others ? html`<label><input type="checkbox" checked=${everybody} onChange=${(event) => setEverybody(event.target.checked)} /> everybody's</label>` : null}
+      ${others ? html`<label><input type="checkbox" checked=${everybody} onChange=${(event) => setEverybody(event.target.checked)} /> all users</label>` : null}
     </form>`}
-    ${runs === null ? html`<p role="status">Looking …</p>`
-      : wanted.length === 0 ? html`<p>${runs.length ? "No run is like that." : html`No runs yet: <code>echelon run ${about.namespace ? "--on k8s " : ""}train.py</code> starts one.`}</p>`
+    ${runs === null ? html`<p role="status">Loading …</p>`
+      : wanted.length === 0 ? html`<p>${runs.length ? "No run matches." : html`No runs yet: <code>echelon run ${about.namespace ? "--on k8s " : ""}train.py</code> starts one.`}</p>`
       : html`<${Table} heads=${["Run", "State", "Workers", "GPUs", "Age", "Took", "Command", "Reason"]} rows=${rows} />`}
     ${wanted.length > MOST ? html`<p>and ${wanted.length - MOST} more: find them by name.</p>` : null}`;
 }

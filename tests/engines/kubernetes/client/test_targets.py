@@ -11,10 +11,10 @@ from echelon.errors import Refused
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
 def test_a_name_never_becomes_another_path(api: Api, stand_in: StandIn, name: str) -> None:
-    with pytest.raises(Refused, match="is no name of a Pod"):
+    with pytest.raises(Refused, match="is not a name of a Pod"):
         api.delete("Pod", name)
     if name:
-        with pytest.raises(Refused, match="is no namespace"):
+        with pytest.raises(Refused, match="is not a namespace"):
             api.delete("Pod", "p", namespace=name)
     assert stand_in.seen == []
 

@@ -90,7 +90,7 @@ def test_ctrl_c_leaves_nothing_and_the_same_command_goes_on(
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, ""), err
-    assert "the same command goes on" in err
+    assert "the same command continues" in err
     namespace.wait_for(lambda: not left(namespace), "the end of what copied")
     done = subprocess.run(words, capture_output=True, text=True, timeout=120 * FACTOR, check=False)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ from tests.engines.kubernetes.files.test_transfer import fetch, fill, pod, send
 from tests.engines.kubernetes.local_pod import Pod
 
 from echelon.agent.files.landing import Landing
-from echelon.cli.commands.cp import Place, _fetch, parse_place
+from echelon.cli.commands.cp import Location, _fetch, parse_place
 
 __all__ = ["pod"]
 
@@ -60,7 +60,7 @@ def test_results_of_a_run(tmp_path: Path, source: str, target: str) -> None:
             return Path(to, Path(path).name)
 
     place = parse_place(f"fm:{source}")
-    assert isinstance(place, Place)
+    assert isinstance(place, Location)
     _fetch(Results(), place, mine / target, lambda _: None)  # type: ignore[arg-type]
     assert found(mine) == by_cp(tmp_path, source, target)
 

@@ -341,7 +341,7 @@ def test_a_target_that_holds_a_link_where_a_folder_should_be(pod: Pod, tmp_path:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "sub").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StateTrouble, match="'sub' is no folder"):
+    with pytest.raises(StateTrouble, match="'sub' is not a folder"):
         copy(pod.open, source, tmp_path / "target")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

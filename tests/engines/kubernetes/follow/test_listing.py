@@ -46,7 +46,7 @@ def test_mine_everybodys_and_what_is_held(
     user: Callable[[str, Sequence[Object]], Kubectl],
 ) -> None:
     started = call(
-        *("ann", "run", "-d", "--keep", "0", "--linger", "10m"),
+        *("ann", "run", "-d", "--keep", "10m:0"),
         *("--image", image("python"), "--name", "demo", "--", "true"),
     )
     assert started.stdout == "demo\n", started.stderr

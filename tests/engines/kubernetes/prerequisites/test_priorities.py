@@ -74,12 +74,12 @@ def test_a_run_that_asks_for_no_priority_costs_no_request(api: Api, stand_in: St
     assert stand_in.seen == []
 
 
-TOGETHER = {"priority": 5, "queue": "team", "image": "python", "on": "k8s"}
+TOGETHER = {"priority": 5, "local_queue": "team", "image": "python", "on": "k8s"}
 
 
 def by_flags() -> int:
     return main.call(
-        ["run", "--on", "k8s", "--image", "python", "--queue", "team", "--priority", "5", "t.py"]
+        ["run", "--on", "k8s", "--image", "python", "--local-queue", "team", "--priority", "5", "t.py"]
     )
 
 

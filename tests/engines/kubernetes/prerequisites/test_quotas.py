@@ -36,8 +36,8 @@ def quota(hard: dict[str, object], **spec: object) -> dict[str, Any]:
         ({"requests.nvidia.com/gpu": "7"}, {"total_gpus": "8"}),
         ({"requests.nvidia.com/gpu": "4"}, {"total_gpus": "5..8", "gpus": 2}),
         ({"pods": "3"}, {"total_gpus": "8", "gpus": 2}),
-        ({"requests.cpu": "31"}, {"total_gpus": "8", "cpus_per_gpu": 4}),
-        ({"requests.memory": "31Gi"}, {"total_gpus": "8..16", "memory_per_gpu": "4Gi"}),
+        ({"requests.cpu": "31"}, {"total_gpus": "8", "cpus": "4/gpu"}),
+        ({"requests.memory": "31Gi"}, {"total_gpus": "8..16", "memory": "4Gi/gpu"}),
     ],
 )
 def test_a_quota_that_can_never_hold_the_whole_run(hard: dict[str, object], said: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ DEFAULTS = {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}
         ({}, [], "cpu, memory"),
         ({}, [DEFAULTS], "memory"),
         ({"memory": "1Gi", "cpus": "1:2"}, [], "memory"),
-        ({"total_gpus": "4", "memory_per_gpu": "1Gi"}, [DEFAULTS], "memory"),
+        ({"total_gpus": "4", "memory": "1Gi/gpu"}, [DEFAULTS], "memory"),
         ({"memory": "1Gi:1Gi", "roles": {"ps": RoleSettings(memory="1Gi")}}, [DEFAULTS], "memory"),
         ({"memory": "1Gi:2Gi", "cpus": "1:2"}, [], None),
         ({"memory": "1Gi:2Gi"}, [DEFAULTS], None),

@@ -149,7 +149,7 @@ def test_a_detached_run_waits_for_the_scheduler_and_holds_what_its_pods_on_nodes
 
 
 def test_a_run_that_kueue_has_not_admitted_is_told_with_its_queue() -> None:
-    made = left_to_the_scheduler(job(queue="gold"))
+    made = left_to_the_scheduler(job(local_queue="gold"))
     (waits,) = snapshot.runs_in_kueue(seen_with(made))
     assert (waits.name, waits.position, waits.gpus, waits.since) == ("team/demo", 0, 2, MADE)
     assert waits.reason == "in Kueue's queue gold"

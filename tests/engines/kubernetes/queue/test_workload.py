@@ -1,4 +1,4 @@
-"""`--queue` for a run of several Jobs: one Workload of Kueue's decides on all of them."""
+"""`--local-queue` for a run of several Jobs: one Workload of Kueue's decides on all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from echelon.errors import Denied, Refused
 from echelon.model.ends import stopped
 
 Object = dict[str, Any]
-WANTED = job(shares="any", queue="team")
+WANTED = job(shares="any", local_queue="team")
 PLAN = on(WANTED, a=5, b=1)
 FLAVOR: Object = {"nodeLabels": {"pool": "fast"}, "tolerations": [{"key": "fast", "operator": "Exists"}]}
 
@@ -96,7 +96,7 @@ def test_it_asks_for_all_jobs_at_once(server: WithKueue) -> None:
 def test_a_dry_run_shows_the_workload() -> None:
     found = manifests.render(record_of(WANTED), PLAN, SHIPPED, dialects.named("job"))
     assert [each["kind"] for each in found].count("Workload") == 1
-    alone = job(queue="team")
+    alone = job(local_queue="team")
     found = manifests.render(record_of(alone), on(alone, a=6), SHIPPED, dialects.named("job"))
     assert "Workload" not in [each["kind"] for each in found]
 

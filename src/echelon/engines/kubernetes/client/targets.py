@@ -28,7 +28,7 @@ class Targets:
         """An existing object, or a subresource of it."""
         # An empty name would address all objects, and dots another path: a deletion must never do that.
         if name in ("", ".", "..") or "/" in name:
-            raise Refused(f"{name!r} is no name of a {kind}", hint="name one object")
+            raise Refused(f"{name!r} is not a name of a {kind}", hint="name one object")
         what = self.kind(kind)
         place = self.place(what, namespace)
         request = Request(verb=verb, kind=what, namespace=place, name=name, subresource=subresource)
@@ -58,5 +58,5 @@ class Targets:
             return ""
         place = namespace or self._namespace
         if place in (".", "..") or "/" in place:
-            raise Refused(f"{place!r} is no namespace", hint="--namespace names one")
+            raise Refused(f"{place!r} is not a namespace", hint="--namespace names one")
         return place

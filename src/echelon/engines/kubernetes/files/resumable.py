@@ -23,13 +23,14 @@ def resumable_code(stored: Stored, home: Path, code: bytes | None, *, began: boo
             f"run {job.name!r} cannot be resumed: its results are not on a volume but in {home}{ckpt}, which "
             "its pods cannot read",
             hint=f"copy them to one, `echelon cp {quote(str(home))} pvc:CLAIM`, and run it again with "
-            f"--output pvc:CLAIM --resume; `echelon get {job.name}` brings them, if they are not here yet",
+            f"--output pvc:CLAIM --reuse-results; `echelon get {job.name}` brings them, if they are not here "
+            "yet",
         )
     if not job.snapshot:
         return None
     if code is None:
         raise StateTrouble(
             f"run {job.name!r} cannot be resumed here: only the machine that submitted it has its code",
-            hint="resume it there, or run it again with the same --output and --resume",
+            hint="resume it there, or run it again with the same --output and --reuse-results",
         )
     return Bundle(digest=hashlib.sha256(code).hexdigest(), data=code, files=0, size=0)

@@ -179,7 +179,7 @@ def _find(api: Api, name: str) -> Object | None:
     while (job := api.find("Job", called)) is not None:
         if not _is_ours(job["metadata"].get("labels") or {}):
             raise Refused(
-                f"a Job named {called!r} is in the namespace, and it is no notebook server of echelon's",
+                f"a Job named {called!r} is in the namespace, and it is not a notebook server of echelon's",
                 hint="choose another name with --name",
             )
         if not job["metadata"].get("deletionTimestamp"):
@@ -225,7 +225,7 @@ def _make_claim(api: Api, name: str, asked: ServerSettings, owner: str) -> _Clai
         return _Claim(uid=made.uid, new=True)
     if not _is_ours(there.metadata.labels):
         raise Refused(
-            f"a volume named {called!r} is in the namespace, and it is no notebook server's",
+            f"a volume named {called!r} is in the namespace, and it is not a notebook server's",
             hint=f"--volume pvc:{called} uses it, --name chooses another name",
         )
     return _Claim(uid=there.metadata.uid)
@@ -246,7 +246,7 @@ def _make_secret(api: Api, name: str, job: Object) -> None:
         if any((each.get("kind"), each.get("name")) == ("Job", called) for each in owners):
             return False
         raise Refused(
-            f"a Secret named {called!r} is in the namespace, and it is no notebook server's",
+            f"a Secret named {called!r} is in the namespace, and it is not a notebook server's",
             hint="choose another name with --name",
         )
 

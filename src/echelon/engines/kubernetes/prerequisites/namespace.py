@@ -132,15 +132,15 @@ def check_queue(api: Api, job: Job) -> None:
         there = api.exists(names.KUEUE_QUEUES, queue)
     except NotThere:
         raise Unavailable(
-            "--queue: Kueue is not installed in this cluster",
-            hint="leave --queue out: echelon has a queue of its own (`echelon queue`)",
+            "--local-queue: Kueue is not installed in this cluster",
+            hint="leave --local-queue out: echelon has a queue of its own (`echelon queue`)",
         ) from None
     except Denied:
         return
     if not there:
         listed = f"`kubectl get localqueues -n {quote(api.namespace)}` {_HERE}"
         raise Unavailable(
-            f"--queue: Kueue has no LocalQueue {queue} in namespace {api.namespace}", hint=listed
+            f"--local-queue: Kueue has no LocalQueue {queue} in namespace {api.namespace}", hint=listed
         )
 
 

@@ -29,7 +29,7 @@ from echelon.model.run import Record
 Object = dict[str, Any]
 
 # Requests, and no limits: while results come it needs about a kilobyte for each of their files, of which
-# --keep-size lets millions in, and a keeper that were killed for that would lose all that it holds.
+# the size in --keep lets millions in, and a keeper that were killed for that would lose all that it holds.
 _CPU, _MEMORY = "100m", "256Mi"
 _NODE_AWAY = 3600  # seconds before a silent node's keeper is given up: what it holds is on that node
 _TRIES = 6  # pods, one after another

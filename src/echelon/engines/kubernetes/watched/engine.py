@@ -252,9 +252,7 @@ class WatchedJobs:
         """Its images are its own."""
 
     def _not_ours(self) -> NoReturn:
-        raise Unavailable(
-            "a job of Kubeflow's is looked at, not started", hint="`echelon run -f FILE` runs one"
-        )
+        raise Unavailable("a Kubeflow job is looked at, not started", hint="`echelon run -f FILE` runs one")
 
     def _happened(self, ref: RunRef, replaced: Replacements) -> list[Event]:
         seen = with_replaced(self._see(ref), replaced)

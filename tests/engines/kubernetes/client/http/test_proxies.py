@@ -60,5 +60,5 @@ def test_the_strongest_word(server: str, configured: str, variables: dict[str, s
 def test_what_is_no_proxy_is_named_without_its_password() -> None:
     with pytest.raises(Unavailable) as caught:
         proxy_for("https://a.example", "ftp://ann:hush@p", {})
-    assert "ftp://p is no address of a proxy" in str(caught.value)
+    assert "ftp://p is not an address of a proxy" in str(caught.value)
     assert without_password("http://ann:hush@p:3128/") == "http://p:3128"

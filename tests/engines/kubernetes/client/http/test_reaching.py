@@ -111,7 +111,7 @@ def test_a_proxy_stands_in_between(
 
 
 def test_a_proxy_that_is_no_address(access: Access) -> None:
-    with pytest.raises(EchelonError, match="is no address of a proxy"):
+    with pytest.raises(EchelonError, match="is not an address of a proxy"):
         Api(replace(access, proxy="http://ann:hush@[::1"), patience=0).raw("/version")
 
 

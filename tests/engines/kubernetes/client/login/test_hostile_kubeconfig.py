@@ -30,7 +30,7 @@ PLUGIN = {
     "provideClusterInfo": True,
     "installHint": "install it",
 }
-NO_FILE = r"no file|larger than|No such file"
+NO_FILE = r"not a file|larger than|No such file"
 CONFIG: dict[str, Any] = {
     "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
     "clusters": [

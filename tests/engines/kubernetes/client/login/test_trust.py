@@ -61,7 +61,7 @@ def test_a_key_with_a_password_asks_nobody(certificates: Certificates, tmp_path:
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"certificate-authority .*gone cannot be read: No such file"):
         make_context(replace(SERVER, authority=str(tmp_path / "gone")))
-    with pytest.raises(Unavailable, match="of cluster 'red' is no certificate"):
+    with pytest.raises(Unavailable, match="of cluster 'red' is not a certificate"):
         make_context(replace(SERVER, authority_data=b"nonsense"))
 
 

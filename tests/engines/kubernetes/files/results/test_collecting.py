@@ -395,7 +395,7 @@ class TestOnACluster:
                 ResultsIncomplete, match=r"worker 0: 2 files, .* not fetched: its pod"
             ) as caught:
                 run.wait(PATIENCE)
-            assert "--linger" in caught.value.hint
+            assert "--keep" in caught.value.hint
         colleague = Run(
             RunRef(engine="k8s", name=run.name), KubernetesEngine(Place(namespace=engine.api.namespace))
         )

@@ -94,7 +94,9 @@ def specs_of(job: dict[str, Any]) -> dict[str, Any]:
 
 def as_kind(case: Case, kind: Any) -> Case:
     queue = "team" if kind in QUEUED else None
-    said = replace(case.said, job_kind=kind, roles=None, queue=queue, image=case.said.image or "my/image:1")
+    said = replace(
+        case.said, job_kind=kind, roles=None, local_queue=queue, image=case.said.image or "my/image:1"
+    )
     return replace(case, said=said)
 
 
@@ -241,7 +243,7 @@ def test_uneven_groups_are_refused_by_the_rendering_too() -> None:
 @pytest.mark.parametrize("kind", QUEUED)
 def test_one_that_kueue_admits_is_suspended_and_carries_the_queues_name(kind: str) -> None:
     for queue in ("team", None):
-        made = job_of(replace(WRITTEN[kind], said=replace(WRITTEN[kind].said, queue=queue)))
+        made = job_of(replace(WRITTEN[kind], said=replace(WRITTEN[kind].said, local_queue=queue)))
         assert made["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == queue
         assert made["spec"]["runPolicy"].get("suspend", False) is (queue is not None)
         assert dialects.of(made).is_suspended(made) is (queue is not None)

@@ -40,7 +40,7 @@ DIALECT = dialects.named("trainjob")
 
 
 def as_train_job(case: Case) -> Case:
-    said = replace(case.said, job_kind="trainjob", queue=None, image=case.said.image or "my/image:1")
+    said = replace(case.said, job_kind="trainjob", local_queue=None, image=case.said.image or "my/image:1")
     return replace(case, said=said)
 
 

@@ -100,7 +100,7 @@ def _checked(address: str, where: str) -> str:
         is_address = False
     if not is_address:
         raise Unavailable(
-            f"{where}: {without_password(address)} is no address of a proxy",
+            f"{where}: {without_password(address)} is not an address of a proxy",
             hint=f"it begins with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}",
         )
     return address

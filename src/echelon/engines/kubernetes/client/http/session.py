@@ -267,7 +267,7 @@ class Session:
             return httpx2.URL(self.access.server + path)
         except httpx2.InvalidURL as error:
             raise Unavailable(
-                f"{self.access.server} is no address of a server: {error}",
+                f"{self.access.server} is not an address of a server: {error}",
                 hint="correct `server` in the kubeconfig",
             ) from None
 

@@ -164,7 +164,7 @@ def _server(cluster: Section, name: str, scheme: str) -> str:
         is_address = False
     if not is_address:
         raise Unavailable(
-            f"cluster {name!r} has the server {server}, which is no address",
+            f"cluster {name!r} has the server {server}, which is not an address",
             hint="it looks like https://HOST:PORT; correct it in the kubeconfig",
         )
     return server

@@ -41,7 +41,7 @@ def _trusting(access: Access) -> ssl.SSLContext:
             context.load_verify_locations(cadata=data.decode("ascii", errors="replace"))
         except (ssl.SSLError, ValueError):
             raise Unavailable(
-                f"the certificate-authority of cluster {access.cluster!r} is no certificate",
+                f"the certificate-authority of cluster {access.cluster!r} is not a certificate",
                 hint="ask for a new kubeconfig",
             ) from None
         # As kubectl does: a named certificate is trusted, also if it is not the root of its chain.
@@ -101,12 +101,12 @@ def read_file(path: str, what: str) -> bytes:
     """The content of a file that the kubeconfig names: no device, no pipe, and of bounded size."""
     try:
         if not Path(path).is_file():
-            reason = "it is no file" if Path(path).exists() else os.strerror(errno.ENOENT)
+            reason = "it is not a file" if Path(path).exists() else os.strerror(errno.ENOENT)
             raise Unavailable(f"the {what} {path} cannot be read: {reason}", hint="the kubeconfig names it")
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST + 1)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no path"
+        reason = getattr(error, "strerror", None) or "it is not a path"
         raise Unavailable(
             f"the {what} {path} cannot be read: {reason}", hint="the kubeconfig names it"
         ) from None

@@ -293,4 +293,4 @@ def _again(ref: RunRef, *, may_fetch: bool = True) -> str:
             f"with the right to create pods/exec `echelon get {ref.name}` brings them; "
             "`echelon doctor --role` prints a role that has it"
         )
-    return f"the workers keep them for --linger after the last contact; `echelon get {ref.name}` goes on"
+    return f"the workers keep them for --keep after the last contact; `echelon get {ref.name}` goes on"

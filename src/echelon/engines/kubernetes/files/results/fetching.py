@@ -169,5 +169,5 @@ def _nowhere(record: Record, path: str, collected: Collected | None) -> InvalidJ
         hint = f"they are on a volume: echelon cp {quote(f'pvc:{there}/{path}')} ."
     else:
         kept = f"{record.job.pod.linger:g} s"
-        hint = f"workers keep them for {kept} after the end (--linger), and then they are gone"
+        hint = f"workers keep them for {kept} after the end (--keep), and then they are gone"
     return InvalidJob("path", path, "is not among the results any more", hint=hint)

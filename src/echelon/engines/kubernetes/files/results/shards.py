@@ -251,7 +251,7 @@ def incomplete(run: str, missing: Sequence[str], *, hint: str) -> ResultsIncompl
 def check_complete(ref: RunRef, missing: Sequence[str]) -> None:
     """Raise what is missing of results that were fetched as far as they could be."""
     if missing:
-        hint = "it is lost for good; --output keeps results on a volume, --linger workers for longer"
+        hint = "it is lost for good; --output keeps results on a volume, --keep for longer"
         raise incomplete(ref.name, missing, hint=hint)
 
 

@@ -69,7 +69,7 @@ def wait_for_owner(api: Api, ref: RunRef, wanted: Wanted) -> None:
             raise ResultsIncomplete(
                 f"the results of run {ref.name!r} are not here: nothing holds them any more, and {who} looks "
                 "after the run and does not say that it has them",
-                hint="that process may know more; --linger lets workers keep results for longer",
+                hint="that process may know more; --keep keeps results for longer",
             )
         if wanted.asked.until is not None and now >= wanted.asked.until:
             raise RunTimedOut(
