@@ -27,6 +27,7 @@ class Follower:
     def __init__(self) -> None:
         self.send: Callable[..., object] = lambda *_: None
         self.last_started = -1
+        self.leaving = False
         self.spared = 0
         self.missing: list[str] = []
         self.orders: list[dict[str, object]] = []

@@ -298,7 +298,6 @@ def test_a_record_with_a_name_that_is_no_runs_hides_no_other(world: Path, name: 
         ((*PLAN, "world", "groups", 0, "procs"), 10**9),
         ((*PLAN, "world", "groups", 0, "workers"), 10**9),
         ((*PLAN, "placement", "seats"), []),
-        ((*PLAN, "run"), "../../x"),
         (("data", "record.json", None, "job", "name"), "../x"),
         (("data", "record.json", None, "job", "workers"), 10**12),
         (("data", "record.json", None, "job", "pod", "collect"), ["/data/.."]),
