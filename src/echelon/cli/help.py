@@ -132,7 +132,8 @@ class SectionedCommand(RenamedFlags):
         if self.groups and first_only:
             mores = [[] for _ in self.groups]
             rest = {name: each for name, each in rest.items() if each in (self._help_option, self._help_all)}
-        sections = {} if self.groups else {_REST: []}  # without groups, what has no heading is first
+        # Without groups, what has no heading is first.
+        sections: dict[str, list[click.Option]] = {} if self.groups else {_REST: []}
         for group, first, more in zip(self.groups, firsts, mores, strict=True):
             sections[group.title] = [*first, *more]
         for option in rest.values():
