@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.engines.kubernetes.api_server import ApiServer
 from tests.engines.kubernetes.files.results.test_shards import PLAN
 from tests.engines.kubernetes.small import job, stored
-from tests.engines.kubernetes.stand_in import StandIn, says
 from tests.engines.kubernetes.state.evidence import REF, case_of
 from tests.engines.kubernetes.state.facts import Facts
 
-from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.diagnose.queueing import find_untended
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
@@ -66,20 +64,15 @@ def test_a_run_that_has_started_or_was_never_queued_is_not_untended() -> None:
     assert find_untended(stored(started=False), [], now=NOW) is None
 
 
-def test_ps_and_status_say_so(access: Access, stand_in: StandIn) -> None:
-    api = Api(access, "ours", patience=0.1)
+def test_ps_and_status_say_so() -> None:
     case = case_of(Facts(phase="waits", jobs="suspended", leader="none", peer="none"))
-    jobs: dict[str, Any] = {"metadata": {}, "items": list(case.listed)}
-    nothing: dict[str, Any] = {"metadata": {}, "items": []}
-    listed = {"metadata": {}, "items": [case.record]}
-    stand_in.answer_with(says(200, listed), says(200, jobs), says(200, nothing))
-    (row,) = list_runs(api, lambda _name: REF, lambda _ref: pytest.fail("no log is read"))
-    stand_in.answer_with(says(200, case.record), says(200, jobs), says(200, nothing))
-    status = fold(opening_status(case.stored.run), read_events(api, REF))
+    server = ApiServer(case.record, *case.listed)
+    (row,) = list_runs(server.api, lambda _name: REF, lambda _ref: pytest.fail("no log is read"))
+    status = fold(opening_status(case.stored.run), read_events(server.api, REF))
     for said in (row, status):
         assert (said.state, said.trouble) == ("queued", "untended")
         assert "no process looks after it (`echelon wait demo` admits it" in (said.reason or "")
-    assert {seen.method for seen in stand_in.seen} == {"GET"}
+    assert server.changes == []
 
 
 def test_a_trouble_is_gone_with_the_next_thing_that_happens() -> None:
