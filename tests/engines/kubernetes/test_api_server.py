@@ -30,8 +30,8 @@ def api(request: pytest.FixtureRequest) -> Api:
 def config_map(name: str, owner: Object | None = None, **labels: str) -> Object:
     about: Object = {"name": name, "labels": {"team": "a", **labels}}
     if owner is not None:
-        uid = owner["metadata"]["uid"]
-        about["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": uid}]
+        own = {key: owner["metadata"][key] for key in ("name", "uid")}
+        about["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", **own}]
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"key": "value"}}
 
 

@@ -43,9 +43,9 @@ def test_what_is_over_is_read_once_by_a_page(home: Path, reads: Counter[str]) ->
     reads.clear()
     assert engine.runs() == after
     assert reads == Counter()
-    assert LocalEngine().runs(over=False) == []
+    assert [row.name for row in LocalEngine().runs(over=False)] == ["t-1"]
     (home / "runs" / "t-1-a" / "record.json").write_text("{")  # it is looked at anew
-    assert [row.name for row in LocalEngine().runs(over=False)] == ["t-1-a"]
+    assert {row.name for row in LocalEngine().runs(over=False)} == {"t-1", "t-1-a"}
     assert {row.name: row.state for row in engine.runs()} == {"t-1": "succeeded", "t-1-a": "damaged"}
 
 
@@ -57,4 +57,4 @@ def test_a_run_that_is_over_is_listed_with_those_that_go_on_if_its_steps_do(home
     assert {row.name for row in LocalEngine().runs(over=False)} == {"t-1", "t-1-a"}
     Path("go").touch()
     step.wait(show=False)
-    assert LocalEngine().runs(over=False) == []
+    assert {row.name for row in LocalEngine().runs(over=False)} == {"t-1"}

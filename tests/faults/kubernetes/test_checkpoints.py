@@ -110,13 +110,14 @@ def start_for_good(terminal: Terminal, name: str) -> None:
 
 
 def check_saved(terminal: Terminal, name: str) -> None:
-    """The safe checkpoint is at home, and what is not is named."""
+    """The safe checkpoint is at home, and if something else is not, that is said; a worker whose pod is deleted
+    by force may still have given all that it had.
+    """
     waited = terminal.call("wait", name)
-    assert waited.returncode == 123, waited.stderr
-    assert "worker 0: its files, but for the safe checkpoints, not fetched" in waited.stderr
+    assert waited.returncode in (117, 123), waited.stderr
     home = terminal.folder / "runs" / name
     assert (home / "ckpt" / "step-1" / "model").read_text() == "1" * 1000
-    assert not (home / "other").exists()
+    assert (home / "other").exists() or "worker 0: its files" in waited.stderr, waited.stderr
     terminal.check_removal(name)
 
 

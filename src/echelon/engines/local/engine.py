@@ -383,12 +383,10 @@ class LocalEngine:
         return ()
 
     def runs(self, *, over: bool = True) -> Sequence[RunSummary]:
-        """Every run; without `over`, those that go on, and those whose steps do."""
+        """Every run; without `over`, those that go on, and those that are made of runs, whose steps may."""
         names = self.store.names()
         listed = names if over else [name for name in names if not store.is_over(self.store.dir(name))]
         found = [row for name in listed if (row := self._summary(name)) is not None]
-        outlived = {row.parent for row in found if row.parent is not None}.intersection(names)
-        found += [row for name in outlived.difference(listed) if (row := self._summary(name)) is not None]
         return sorted(found, key=lambda each: -each.created)
 
     def _summary(self, name: str) -> RunSummary | None:

@@ -226,11 +226,14 @@ def read_final(folder: RunDir) -> Event | None:
 
 
 def is_over(folder: RunDir) -> bool:
-    """Whether the end of a run is written down, and what tells of it can be read."""
+    """Whether nothing of a run goes on: its end is written down, what tells of it can be read, and it is not
+    made of runs, which may outlive it in a cluster.
+    """
     try:
-        return inspect(folder)[1] is not None
+        record, final = inspect(folder)
     except RunDamaged:
         return False
+    return final is not None and record.job.program is None
 
 
 def stamps_of(folder: RunDir) -> Stamps | None:
