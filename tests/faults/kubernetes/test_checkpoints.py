@@ -110,8 +110,8 @@ def start_for_good(terminal: Terminal, name: str) -> None:
 
 
 def check_saved(terminal: Terminal, name: str) -> None:
-    """The safe checkpoint is at home, and if something else is not, that is said; a worker whose pod is deleted
-    by force may still have given all that it had.
+    """The safe checkpoint is at home, and if something else is not, that is said: a worker whose pod is
+    deleted by force may still have given all that it had.
     """
     waited = terminal.call("wait", name)
     assert waited.returncode in (117, 123), waited.stderr
