@@ -1,4 +1,4 @@
-"""Pages are written to be read: short paragraphs, what each is for at its top, an example first in a guide."""
+"""Pages are written to be read: short paragraphs, their purpose at the top, in a guide an example first."""
 
 from __future__ import annotations
 
