@@ -19,7 +19,6 @@ NAMES = {
 }
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 MODULE = re.compile(r"`([\w./-]+\.(?:py|js))[`:]")
-PACKAGE = re.compile(r"`([\w./-]+)/`")
 TEST = re.compile(r"`([\w./-]+\.py)?::(\w+)`")
 
 
@@ -50,20 +49,6 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 def test_every_module_that_is_named_is_there(page: Path) -> None:
     named = set(MODULE.findall(text_of(page)))
     assert sorted(path for path in named if path not in NAMES) == []
-
-
-def test_every_room_of_the_architecture_is_there_and_every_package_is_a_room() -> None:
-    text = text_of(ROOT / "docs" / "architecture.md")
-    rooms = set(PACKAGE.findall(text[text.index("\n## Rooms") : text.index("\n## Where do I change")]))
-    assert sorted(room for room in rooms if room not in NAMES) == []
-    source = ROOT / "src" / "echelon"
-    packages = {str(init.parent.relative_to(source)) for init in source.rglob("__init__.py")} - {"."}
-    told = {
-        package
-        for package in packages
-        if any(f"/{package}".endswith(f"/{room}") or room.startswith(f"{package}/") for room in rooms)
-    }
-    assert sorted(packages - told) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

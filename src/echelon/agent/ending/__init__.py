@@ -1,1 +1,3 @@
-"""How a worker ends: what it holds then, for whom it waits, and the code that it leaves with."""
+"""How a worker ends: what it holds, what it says of it, when it may leave, and its exit code.
+
+`hold.py`, one floor down, decides how long; it is pure."""

@@ -1,1 +1,3 @@
-"""The keeper of a run: it takes the workers' results when the run ends, so that their pods can go."""
+"""The keeper: it takes the workers' checkpoints and results, so that their pods can go.
+
+`keeper` and `shelf` run in the keeper's pod, `handover` and `carrier` beside a worker; `room` is pure."""

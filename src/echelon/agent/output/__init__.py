@@ -1,1 +1,1 @@
-"""What an agent writes: the ranks' lines, events, and the termination message of its container."""
+"""What an agent writes: the ranks' lines, log files, events, and the container's termination message."""

@@ -1,2 +1,1 @@
-"""Ranks that a launcher (mpirun) starts on all workers: the agents are its remote shell, and take its ranks
-in."""
+"""Ranks that a launcher (mpirun, horovodrun) starts on all workers: the agents are its remote shell."""

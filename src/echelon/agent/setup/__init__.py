@@ -1,1 +1,1 @@
-"""What happens before the first start: code unpacked, packages installed."""
+"""Before the first start: code unpacked, packages installed, and what a container lacks."""

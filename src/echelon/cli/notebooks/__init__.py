@@ -1,1 +1,1 @@
-"""`echelon notebook` and what Jupyter asks for with `%%echelon`."""
+"""`echelon notebook`, `echelon jupyter`, and what Jupyter asks for with `%%echelon`."""

@@ -1,1 +1,2 @@
-"""How things are printed: text for a person on a terminal or in a pipe, and data for a program."""
+"""How things are printed: text for people, in a terminal or a pipe, and data for programs. `say` writes all
+of it."""

@@ -1,1 +1,1 @@
-"""What an engine has and tells: nodes, who uses them, volumes, findings of a check-up, and its traits."""
+"""What an engine has and reports: nodes, their users, volumes, samples, findings of a check-up, traits."""

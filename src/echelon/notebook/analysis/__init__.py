@@ -12,6 +12,7 @@ The modules, as they build on each other::
     steps.py        cells gathered to steps
     flow.py         which names a step's code needs, binds and changes
     dataflow.py     which step each step gets its variables from
+    tables.py       names that share memory where they are made, and would be copies in later steps
     unlike.py       what steps do unlike a plain run of all cells, so far as the text shows it
     one_cell.py     which names one cell needs that runs elsewhere alone
     pipeline.py     all of it together: a notebook as a Pipeline

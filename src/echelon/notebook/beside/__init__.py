@@ -16,4 +16,6 @@ but the codecs, since the notebook's Python need not have echelon installed.
     parameters.py the value that a parameter's text means
     task.py       a step in a pod of another engine
     jobs.py       the workers of a distributed step there, as an Indexed Job
+    pod.py        a step in a pod of echelon's
+    _echelon_figures.py  a backend of matplotlib that keeps figures for the executed notebook
 """

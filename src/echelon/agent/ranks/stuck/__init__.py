@@ -1,1 +1,1 @@
-"""Where the ranks of a stuck gang are."""
+"""Where the ranks of a gang that hangs are: stacks, and torch's flight recorder."""

@@ -1,1 +1,2 @@
-"""What a cluster can do beside runs: volumes, shells, ports, samples, check-ups, a user's own objects."""
+"""What a cluster can do beside running runs: volumes, shells, ports, samples, check-ups, a user's own
+objects."""

@@ -1,1 +1,1 @@
-"""Files between this machine, pods and volumes; the results of a run."""
+"""Files between this machine, pods and volumes, and code that is too large for ConfigMaps."""

@@ -1,1 +1,2 @@
-"""Watches and logs of a run as one stream, and the list of all runs. It only reads."""
+"""What is read of runs: watches and logs as one stream, evidence of how one stands, the list of all. Reads
+only."""

@@ -1,1 +1,1 @@
-"""Nodes and pods as a Cluster, and which runs use what."""
+"""Nodes and pods as a Cluster, and who uses what."""

@@ -1,1 +1,1 @@
-"""What must be there before a run is submitted, and what a namespace allows."""
+"""What must be there before a run is submitted: objects that the job names, quotas, rights, controllers."""

@@ -1,1 +1,2 @@
-"""Admission in a cluster: Jobs that wait are started, verified, made to wait again, or withdrawn."""
+"""Admission in a cluster: Jobs made to wait or to start, admitted, made to wait again, withdrawn; Kueue's
+Workload."""

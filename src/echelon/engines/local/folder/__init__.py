@@ -1,1 +1,1 @@
-"""The folder of a local run: its names, and reading and writing what is in it."""
+"""The folder of a local run: every name in it, and what reads and writes it."""

@@ -1,3 +1,1 @@
-"""A folder that is put first on a rank's PYTHONPATH: when it starts, its Python imports `sitecustomize` from
-it.
-"""
+"""What a rank's Python imports first: this folder comes first on PYTHONPATH, and has a `sitecustomize`."""
