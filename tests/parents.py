@@ -112,5 +112,13 @@ def put_there(monkeypatch: pytest.MonkeyPatch, cluster: Engine, places: Sequence
         wanted = (context or cluster.where.context, namespace or cluster.where.namespace)
         return cluster if cluster.where == wanted else Cluster(*wanted)
 
-    for module in ("finding", "steps", "observation.step_runs", "children", "api", *places):
+    for module in (
+        "finding",
+        "steps",
+        "observation.step_runs",
+        "children",
+        "preparation.sources",
+        "api",
+        *places,
+    ):
         monkeypatch.setattr(f"echelon.{module}.choose_engine", choose)

@@ -1,4 +1,4 @@
-"""The Python face: `echelon.run`, `echelon.attach`, `echelon.runs`; and the engine that a target means."""
+"""The Python face: `echelon.run`, `echelon.attach`, `echelon.runs`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from echelon.engines.base import Engine
-from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
+from echelon.engines.choose import CLUSTER, choose_engine
 from echelon.errors import InvalidJob
 from echelon.finding import find
 from echelon.handle import Run
@@ -15,7 +14,7 @@ from echelon.model.argument import check_argument
 from echelon.model.status import RunSummary
 from echelon.observation.live import tell
 from echelon.preparation.prepare import prepare, prepare_function
-from echelon.preparation.sources import Target, find_surroundings, gather, where_to_look
+from echelon.preparation.sources import Target, engine_at, find_surroundings, gather
 from echelon.submit import submit
 
 _EXAMPLES = {"on": CLUSTER, "context": "my-cluster", "namespace": "my-team"}
@@ -89,18 +88,6 @@ def runs(
 ) -> Sequence[RunSummary]:
     """Every run there is, the newest first."""
     return engine_at(_target(on, context, namespace)).runs()
-
-
-def engine_at(target: Target, *, default: str = LOCAL) -> Engine:
-    """The engine that a command without a run means: as given, by ECHELON_ON, or by the folder's project."""
-    found = where_to_look(target, find_surroundings())
-    return choose_engine(found.on, context=found.context, namespace=found.namespace, default=default)
-
-
-def watched_at(target: Target) -> Engine:
-    """The jobs of Kubeflow's controllers in a cluster."""
-    found = where_to_look(target, find_surroundings())
-    return choose_engine(CLUSTER, context=found.context, namespace=found.namespace, watched=True)
 
 
 def _target(on: object, context: object, namespace: object) -> Target:

@@ -8,31 +8,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from echelon.engines.base import Engine, RunDamaged
+from echelon.engines.base import RunDamaged
 from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError, InvalidJob, UnknownRun
-from echelon.model.program import Program, Step
-from echelon.model.run import Record, RunRef, parse_uri
+from echelon.model.program import Step
+from echelon.model.run import RunRef, parse_uri
 from echelon.model.status import FINAL, RunSummary, Status
-from echelon.observation.step_runs import are_in
+
+if TYPE_CHECKING:
+    from echelon.engines.base import Engine
+    from echelon.model.program import Program
+    from echelon.model.run import Record
 
 _WORST_FIRST = ("failed", "lost", "damaged", "timed-out", "stopped", "running", "starting", "queued")
 
 
-def listed(engine: Engine, *, over: bool = True) -> list[RunSummary]:
-    """The runs of a place, the newest first, and those of this machine whose steps are there; without `over`,
-    those that go on at least.
-    """
-    rows = list(engine.runs(over=over))
+def listed(engine: Engine) -> list[RunSummary]:
+    """The runs of a place, the newest first, and those of this machine whose steps are there."""
+    rows = list(engine.runs())
     if not engine.traits.remote:
         return rows
     here = choose_engine(LOCAL)
-    parents = [row for row in here.runs(over=over) if row.steps_place and _has_steps_in(here, row, engine)]
+    parents = [row for row in here.runs() if row.steps_place and _has_steps_in(here, row, engine)]
     return sorted([*rows, *parents], key=lambda row: -row.created) if parents else rows
 
 
 def _has_steps_in(here: Engine, row: RunSummary, engine: Engine) -> bool:
+    from echelon.observation.step_runs import are_in
+
     with suppress(RunDamaged, UnknownRun):  # it was removed meanwhile
         program = here.read(parse_uri(row.uri, LOCAL)).job.program
         return program is not None and are_in(program, engine)
@@ -156,6 +161,8 @@ def parents_of(source: str) -> list[Record]:
 
 def names_of_parents(engine: Engine) -> list[str]:
     """The names of those whose steps are in a place."""
+    from echelon.observation.step_runs import are_in
+
     return [record.ref.name for record in _parents(lambda program: are_in(program, engine))]
 
 

@@ -181,9 +181,9 @@ def complete_runs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
     found: list[str] = []
 
     def look() -> None:
-        from echelon.api import engine_at
         from echelon.children import steps_in
         from echelon.errors import EchelonError
+        from echelon.preparation.sources import engine_at
 
         with contextlib.suppress(EchelonError, OSError):  # the command itself reports what is wrong
             name = incomplete.partition("/")[0]

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from echelon.errors import RunExists, StateTrouble, UnknownRun
-from echelon.model.copy import LeftOut
-from echelon.model.engine.cluster import Cluster
-from echelon.model.engine.traits import Traits, Where
-from echelon.model.event import Event
-from echelon.model.job import Job
-from echelon.model.output.log import LogBlock, LogLine
-from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, StopSignal
-from echelon.model.status import RunSummary
-from echelon.model.world import World
 from echelon.values import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from pathlib import Path
+
     from echelon.bundle import Bundle
     from echelon.engines.abilities import (
         Checkup,
@@ -42,6 +34,16 @@ if TYPE_CHECKING:
         Volumes,
     )
     from echelon.engines.notebook_servers import NotebookServers
+    from echelon.model.copy import LeftOut
+    from echelon.model.engine.cluster import Cluster
+    from echelon.model.engine.traits import Traits, Where
+    from echelon.model.event import Event
+    from echelon.model.job import Job
+    from echelon.model.output.log import LogBlock, LogLine
+    from echelon.model.plan import Plan
+    from echelon.model.run import Record, RunRef, StopSignal
+    from echelon.model.status import RunSummary
+    from echelon.model.world import World
 
 
 class Taken(Exception):
@@ -344,10 +346,8 @@ class Engine(Protocol):
         """
         ...
 
-    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:
-        """Every run, the newest first, without reading a log; without `over`, the engine may leave out those
-        that are over, but for one whose steps go on.
-        """
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run, the newest first, without reading a log."""
         ...
 
 

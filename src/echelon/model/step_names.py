@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 
@@ -23,6 +22,8 @@ def run_name(pipeline_run: str, step: str) -> str:
     name = f"{pipeline_run}-{plain}"
     if len(name) <= NAME_LENGTH and plain.strip("-") == plain and "--" not in plain:
         return name
+    import hashlib  # it loads OpenSSL, which few names need
+
     suffix = hashlib.sha256(step.encode()).hexdigest()[:4]
     return f"{name[: NAME_LENGTH - 5].rstrip('-')}-{suffix}"
 

@@ -1,5 +1,5 @@
 """The settings of a run or a command, merged from every source: flags or keywords, `--set`, the job file, the
-environment, and `[tool.echelon]` of the project."""
+environment, and `[tool.echelon]` of the project; and the engine that a command means by them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.jobfile import read_job_file, read_overrides, read_tool_table
 from echelon.model.settings import Settings, merge
 from echelon.model.surroundings import Surroundings
 from echelon.values import frozen
+
+if TYPE_CHECKING:
+    from echelon.engines.base import Engine
 
 
 @frozen
@@ -57,3 +62,15 @@ def where_to_look(target: Target, surroundings: Surroundings) -> Target:
         context=target.context or project.context,
         namespace=target.namespace or project.namespace,
     )
+
+
+def engine_at(target: Target, *, default: str = LOCAL) -> Engine:
+    """The engine that a command without a run means: as given, by ECHELON_ON, or by the folder's project."""
+    found = where_to_look(target, find_surroundings())
+    return choose_engine(found.on, context=found.context, namespace=found.namespace, default=default)
+
+
+def watched_at(target: Target) -> Engine:
+    """The jobs of Kubeflow's controllers in a cluster."""
+    found = where_to_look(target, find_surroundings())
+    return choose_engine(CLUSTER, context=found.context, namespace=found.namespace, watched=True)

@@ -20,7 +20,7 @@ def look(engine: Engine) -> QueueSnapshot:
     """The queue of an engine. Where each run is admitted by a process of its own, no run overtakes."""
     if engine.queueing is not None:
         return engine.queueing.look()
-    rows = engine.runs(over=False)
+    rows = engine.runs()
     waiting = [_queued(engine, row) for row in rows if row.state == "queued"]
     ended = (*FINAL, "queued", "damaged", "recorded")
     holding = [_holding(engine, row) for row in rows if row.state not in ended and row.gpus]

@@ -93,10 +93,10 @@ def _is_path(name: str) -> bool:
 def _with_volume(
     source: Location, destination: Location, image: str | None, target: Mapping[str, str | None]
 ) -> int:
-    from echelon.api import engine_at
     from echelon.cli.printing.progress import CopyProgress
     from echelon.engines.abilities import required
     from echelon.engines.choose import CLUSTER
+    from echelon.preparation.sources import engine_at
 
     sends = destination.kind == "volume"
     volume = destination if sends else source

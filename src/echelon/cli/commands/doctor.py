@@ -36,10 +36,10 @@ def doctor(image: str | None, workers: int, role: bool, **target: str | None) ->
       echelon doctor --on k8s --image my/torch -n 2   an all-reduce between two nodes
       echelon doctor --on k8s --role > role.yaml      for an administrator to apply
     """
-    from echelon.api import engine_at
     from echelon.cli.printing import render
     from echelon.engines.abilities import required
     from echelon.preparation.prepare import find_python
+    from echelon.preparation.sources import engine_at
 
     if workers > 1 and image is None:
         raise click.UsageError("-n 2 needs the image to try: --image REF")

@@ -131,8 +131,8 @@ def _platform(text: str | None, options: dict[str, Any]) -> Platform | None:
         from echelon.image.oci import parse_platform
 
         return parse_platform(text)
-    from echelon.api import engine_at
     from echelon.engines.choose import CLUSTER, LOCAL
+    from echelon.preparation.sources import engine_at
 
     engine = engine_at(target_of(options), default=CLUSTER if options["context"] else LOCAL)
     found = engine.platforms()

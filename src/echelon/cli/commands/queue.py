@@ -33,8 +33,8 @@ def queue(**target: str | None) -> int:
       echelon queue
       echelon queue --on k8s -o json
     """
-    from echelon.api import engine_at
     from echelon.cli.printing import render
+    from echelon.preparation.sources import engine_at
     from echelon.queueing.looking import look, standing
 
     now = time.time()

@@ -73,22 +73,22 @@ def ps(
       echelon ps --all-kinds --on k8s
     """
     from echelon import children
-    from echelon.api import engine_at, watched_at
-    from echelon.cli.printing import render, render_cluster
+    from echelon.cli.printing import render
     from echelon.engines.base import current_user
     from echelon.model.status import FINAL
+    from echelon.preparation.sources import engine_at, watched_at
 
-    engine, me = engine_at(target_of(target)), current_user()
+    engine = engine_at(target_of(target))
     format_, ended_too = target["format"] or "text", bool(everything or names or states)
     as_table = format_ == "text" and not names_only
     arrange = list if not as_table else children.steps_below if steps else children.folded
     watched = watched_at(target_of(target)) if all_kinds else None
 
     def is_mine(copy: OpenCopy) -> bool:
-        return all_users or not engine.traits.shared or copy.owner in ("", me)
+        return all_users or not engine.traits.shared or copy.owner in ("", current_user())
 
     def look() -> tuple[list[RunSummary], list[OpenCopy]]:
-        every = [*children.listed(engine, over=ended_too), *(watched.runs() if watched is not None else ())]
+        every = [*children.listed(engine), *(watched.runs() if watched is not None else ())]
         every = [row for row in every if names or all_users or row.own]
         rows = arrange(every)
         if names:
@@ -118,6 +118,8 @@ def ps(
                 "`echelon ps --on k8s` lists those in the cluster; ECHELON_ON=k8s makes it the default"
             )
         if copies:
+            from echelon.cli.printing import render_cluster
+
             render_cluster.copies(copies)
         if everything and as_table and not names:
             _tell_earlier_pipelines()
@@ -385,10 +387,10 @@ def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[st
     """The names of the user's runs that have ended, and did so longer ago than a time. Steps go with the run
     that they are a part of, which stays while one of them goes on.
     """
-    from echelon.api import engine_at
     from echelon.children import listed
     from echelon.model.resources import parse_duration
     from echelon.model.status import FINAL
+    from echelon.preparation.sources import engine_at
 
     rows = [row for row in listed(engine_at(target_of(target))) if row.own]
     before = time.time() - (parse_duration("older-than", older_than) if older_than else 0.0)

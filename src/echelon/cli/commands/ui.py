@@ -33,9 +33,9 @@ def ui(port: int, read_only: bool, no_browser: bool, **target: str | None) -> in
       echelon ui --on k8s --read-only
       echelon ui --port 8123 --no-browser
     """
-    from echelon.api import engine_at
     from echelon.cli.printing import render
     from echelon.cli.printing.say import say
+    from echelon.preparation.sources import engine_at
     from echelon.ui import load_server
 
     server = load_server().Server(engine_at(target_of(target)), port=port, read_only=read_only)

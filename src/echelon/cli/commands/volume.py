@@ -177,9 +177,9 @@ def _labels(words: Sequence[str]) -> dict[str, str]:
 
 
 def _volumes(target: Mapping[str, str | None]) -> Volumes:
-    from echelon.api import engine_at
     from echelon.engines.abilities import required
     from echelon.engines.choose import CLUSTER
+    from echelon.preparation.sources import engine_at
 
     engine = engine_at(target_of(target), default=CLUSTER)
     return required(engine.volumes, "volumes", engine.traits)

@@ -137,13 +137,12 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
       echelon notebook run -d train.ipynb && echelon wait train-1
       echelon notebook run train.ipynb --on k8s --image IMAGE --volume new:10Gi@CLASS
     """
-    from echelon.api import engine_at
     from echelon.cli.following import follow
     from echelon.cli.printing import render
     from echelon.model.resources import parse_duration
     from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
     from echelon.notebook.kept.folder import Options
-    from echelon.preparation.sources import find_surroundings, where_to_look
+    from echelon.preparation.sources import engine_at, find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
         raise click.UsageError("--from and --only cannot go together.")

@@ -178,9 +178,9 @@ def _files(volume: str) -> Output | None:
 
 
 def _servers(options: Mapping[str, Any]) -> NotebookServers:
-    from echelon.api import engine_at
     from echelon.engines.abilities import required
     from echelon.engines.choose import CLUSTER
+    from echelon.preparation.sources import engine_at
 
     engine = engine_at(target_of(options), default=CLUSTER)
     return required(engine.notebooks, "notebook servers: start Jupyter right here", engine.traits)

@@ -1,6 +1,7 @@
 """What is printed, but for the lines of ranks. Plain and stable when piped; tables and colour on a terminal.
 
-Data goes to standard output, messages about it to standard error.
+Data goes to standard output, messages about it to standard error. What only `run` needs is imported
+where it is used, so that `ps` need not load it.
 """
 
 from __future__ import annotations
@@ -16,25 +17,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from echelon.admission import plan_anywhere
 from echelon.cli.printing.say import coloured, say, shown, style
 from echelon.cli.printing.words import cause_lines, duration, near, one_line, state, step_ended
-from echelon.engines.base import Engine
-from echelon.engines.results import holds_results, is_streamed
-from echelon.handle import Run
-from echelon.model.job import Job, asks_for_gpus, workers_asked
-from echelon.model.plan import Plan
-from echelon.model.resources import format_memory
-from echelon.model.run import describe_command
-from echelon.model.status import WITHOUT_INITIALIZERS, RunSummary, Status
-from echelon.model.world import rank_count, worker_count
-from echelon.preparation.prepare import Prepared
 
 if TYPE_CHECKING:
     from echelon.cli.printing.recent import Recent
+    from echelon.engines.base import Engine
     from echelon.errors import EchelonError
+    from echelon.handle import Run
     from echelon.model.copy import LeftOut
     from echelon.model.engine.finding import Finding
+    from echelon.model.job import Job
+    from echelon.model.status import RunSummary, Status
+    from echelon.preparation.prepare import Prepared
 
 _RUN_HEADS = ("NAME", "STATE", "WORKERS", "GPUS", "AGE", "TOOK", "COMMAND", "REASON")
 _LONGEST_WHAT = len("panel in JupyterLab")  # what a check-up is about; its lines are printed one by one
@@ -63,6 +58,10 @@ def data(value: object, format_: str) -> None:
 
 def headline(job: Job, run: Run) -> str:
     """What is about to run."""
+    from echelon.model.job import workers_asked
+    from echelon.model.run import describe_command
+    from echelon.model.world import rank_count, worker_count
+
     if job.program is not None:
         return f"run {style(run.name, bold=True)}: {one_line(describe_command(job))}"
     plan = run.plan()
@@ -86,6 +85,10 @@ def submitted(run: Run, format_: str) -> None:
 
 def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> None:
     """What a submission would do; as YAML, the objects that it would make, where it makes any."""
+    from echelon.admission import plan_anywhere
+    from echelon.model.job import asks_for_gpus
+    from echelon.model.plan import Plan
+
     job, objects = prepared.job, engine.traits.previews_objects
     if not isinstance(plan, Plan):
         notice(f"it would wait: {getattr(plan, 'reason', '')}")
@@ -107,6 +110,8 @@ def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> N
 
 def collecting(run: Run) -> None:
     """Fetch the results, and report progress when it takes a while."""
+    from echelon.model.resources import format_memory
+
     began = shown = time.monotonic()
 
     def progress(done: int, total: int) -> None:
@@ -161,6 +166,8 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
     """How a run in the foreground ended, and what to do if it failed; last lines that are still in sight are
     not repeated.
     """
+    from echelon.engines.results import is_streamed
+
     took = duration((status.ended or time.time()) - status.created)
     _failed_steps(status)
     if status.state == "succeeded":
@@ -219,6 +226,8 @@ def outcome(status: Status, format_: str, advice: str | None = None) -> None:
 
 
 def _without(status: Status) -> str:
+    from echelon.model.status import WITHOUT_INITIALIZERS
+
     return f" {WITHOUT_INITIALIZERS}" if status.not_downloaded and status.state == "succeeded" else ""
 
 
@@ -229,6 +238,8 @@ def _tell_not_downloaded(status: Status) -> None:
 
 
 def _whereabouts(status: Status) -> str:
+    from echelon.engines.results import holds_results
+
     place = status.results or ""
     if place.startswith("pvc:"):
         return f"results on a volume: {place}"
@@ -386,17 +397,18 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def repeatedly(look: Callable[[], T], show: Callable[[T], object], every: float | None) -> None:
     """Look and show once, or again and again until Ctrl-C: on a terminal, on a screen of its own."""
+    seen = look()  # what fails at once is shown on the user's own screen
+    if every is None:
+        show(seen)
+        return
     from echelon.cli.printing.screen import Screen, is_possible
 
-    seen = look()  # what fails at once is shown on the user's own screen
     with contextlib.ExitStack() as stack:
-        screen = stack.enter_context(Screen()) if every is not None and is_possible() else None
+        screen = stack.enter_context(Screen()) if is_possible() else None
         while True:
             if screen is None:
                 show(seen)
             else:
                 screen.draw(partial(show, seen))
-            if every is None:
-                return
             time.sleep(every)
             seen = look()

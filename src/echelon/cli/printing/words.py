@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from echelon.cli.printing.say import style
 from echelon.model.display import duration
-from echelon.model.event import Event, RootCause
-from echelon.model.program import Step
 from echelon.model.resources import format_memory
-from echelon.model.status import Status
+
+if TYPE_CHECKING:
+    from echelon.model.event import Event, RootCause
+    from echelon.model.program import Step
+    from echelon.model.status import Status
 
 __all__ = [
     "RANK_COLOURS",

@@ -183,7 +183,7 @@ class KubernetesEngine(Submitting):
 
         return remove_run(self.api, self._submissions, self._ref(ref.name), tell, force=force)
 
-    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:  # noqa: ARG002
+    def runs(self) -> Sequence[RunSummary]:
         """Every run of the namespace, from a few lists; of logs, only the last lines of some."""
         from echelon.engines.kubernetes.follow.listing import is_own, list_runs
 

@@ -1,56 +1,48 @@
 """The local engine: runs on this machine, each with a supervisor process of its own.
 
 This half lives in the client (the command line, a notebook, the supervisor itself) and touches nothing but
-the run's folder: a run goes on when its client has ended, and any process can follow or stop it."""
+the run's folder: a run goes on when its client has ended, and any process can follow or stop it. What starts,
+follows and ends runs is imported where it is used, so that a list is there sooner."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines import reservation
-from echelon.engines.base import RunDamaged, Saving, Taken, TakeOver, current_user, run_exists
-from echelon.engines.job_secrets import read_secrets
-from echelon.engines.local import capacity, ending
+from echelon.engines.base import RunDamaged, Taken, current_user, run_exists
 from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.events import EventFile, read_events
-from echelon.engines.local.folder.rundir import RunDir
 from echelon.engines.local.folder.store import RunStore
-from echelon.engines.local.folder.tail import follow_logs, read_earlier, recent_output
-from echelon.engines.local.reopening import reopen
 from echelon.engines.local.supervision import end_of, never_ran, nothing_comes, settle, spawn_supervisor
-from echelon.engines.local.task import write_task
-from echelon.engines.reservation import Hold, Owner
-from echelon.engines.results import check_kept, copy_result, recent_lines, reserve_results, results_folder
-from echelon.engines.terminal_size import size_for
 from echelon.errors import StateTrouble
-from echelon.model.copy import LeftOut
-from echelon.model.engine.cluster import Cluster
 from echelon.model.engine.traits import Traits, Where
 from echelon.model.event import Event
-from echelon.model.job import Job, asks_for_any, ranks_asked
-from echelon.model.output.log import LogBlock, LogLine, each_line
-from echelon.model.plan import Plan
-from echelon.model.run import Record, RunRef, StopSignal, opening_status, summarise
+from echelon.model.run import Record, RunRef, opening_status, summarise
 from echelon.model.status import FINAL, RunSummary, fold
-from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
     from echelon.bundle import Bundle
+    from echelon.engines.base import Saving, TakeOver
     from echelon.engines.local.checkup import LocalCheckup
+    from echelon.engines.local.folder.rundir import RunDir
     from echelon.engines.local.programs import LocalPrograms
     from echelon.engines.local.samples import LocalSampling
     from echelon.engines.local.shell import LocalShell
     from echelon.engines.local.shipping import LocalShipping
     from echelon.engines.local.usage import LocalMeter
+    from echelon.engines.reservation import Hold, Owner
+    from echelon.model.copy import LeftOut
+    from echelon.model.engine.cluster import Cluster
+    from echelon.model.job import Job
+    from echelon.model.output.log import LogBlock, LogLine
+    from echelon.model.plan import Plan
+    from echelon.model.run import StopSignal
 
 _COMPACTION = 60.0  # seconds that a supervisor may take to its end if much output is to be compressed
 POLL = 0.03  # seconds between two looks at a run's files while following it
@@ -128,6 +120,9 @@ class LocalEngine:
         """This machine as one node; without `gpus` nvidia-smi need not be called. For a job that asks for
         nothing the other runs are not looked at: there may be hundreds.
         """
+        from echelon.engines.local import capacity
+        from echelon.model.job import asks_for_any
+
         counts = gpus or job is None or asks_for_any(job)
         return capacity.read_cluster(self.store if counts else None, gpus=gpus)
 
@@ -137,6 +132,11 @@ class LocalEngine:
 
     def record(self, job: Job, bundle: Bundle | None, held: Plan | None = None) -> RunRef:  # noqa: ARG002
         """Make the run's folder."""
+        import uuid
+
+        from echelon.engines.job_secrets import read_secrets
+        from echelon.engines.results import results_folder
+
         read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
         ref = RunRef(engine="local", name=job.name)
         folder = self.store.dir(job.name)
@@ -162,6 +162,10 @@ class LocalEngine:
 
     def reopen(self, ref: RunRef, job: Job, held: Plan | None = None) -> None:  # noqa: ARG002
         """Forget how the run went, once its supervisor has ended."""
+        from echelon.engines.job_secrets import read_secrets
+        from echelon.engines.local import ending
+        from echelon.engines.local.reopening import reopen
+
         read_secrets(job, os.environ)
         folder = self.store.find(ref.name)
         if [event.kind for event in self.events(ref)] == ["recorded"]:
@@ -178,6 +182,8 @@ class LocalEngine:
 
     def _reserve(self, record: Record, *, resume: bool = True) -> Hold:
         """Reserve a run's results folder until its supervisor, which inherits the reservation, has ended."""
+        from echelon.engines.results import reserve_results
+
         name = record.ref.name
         if name not in self._reserved:
             owner = self._as_owner(record)
@@ -186,11 +192,15 @@ class LocalEngine:
 
     def _release(self, record: Record) -> None:
         """The run is removed, or was never made."""
+        from echelon.engines import reservation
+
         if (held := self._reserved.pop(record.ref.name, None)) is not None:
             held.close()
         reservation.forget(Path(record.results), self._as_owner(record))
 
     def _as_owner(self, record: Record) -> Owner:
+        from echelon.engines.reservation import Owner
+
         return Owner(run=str(record.ref), created=record.created, state=str(self.store.home))
 
     def read(self, ref: RunRef) -> Record:
@@ -199,6 +209,8 @@ class LocalEngine:
 
     def queue(self, ref: RunRef, reason: str) -> None:
         """Leave the run with a supervisor that tries again."""
+        from echelon.model.job import ranks_asked
+
         folder = self.store.find(ref.name)
         with store.translated(folder.path), rundir.hold(folder) as lock:
             if folder.final.exists():
@@ -214,6 +226,10 @@ class LocalEngine:
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Take the plan's GPUs under the lock, and leave the run to its supervisor."""
+        from echelon.engines.local import capacity
+        from echelon.engines.local.task import write_task
+        from echelon.model.world import rank_count
+
         folder = self.store.find(ref.name)
         wanted = {gpu for seat in plan.placement.seats for gpu in seat.gpus}
         # One lock within the other, since a plan holds its GPUs only while the run has a supervisor.
@@ -232,6 +248,10 @@ class LocalEngine:
 
     def _spawn_supervisor(self, folder: RunDir, record: Record, lock: int, ranks: int) -> None:
         """Only a single rank can read the caller's input: several would take it from each other."""
+        from functools import partial
+
+        from echelon.engines.terminal_size import size_for
+
         with self._reserve(record) as reserved:
             del self._reserved[record.ref.name]
             spawn = partial(spawn_supervisor, folder, lock, reserved.fileno())
@@ -295,6 +315,8 @@ class LocalEngine:
         saving: Saving | None = None,  # noqa: ARG002 - the workers write to the results themselves
     ) -> Iterator[LogLine]:
         """Read the agents' output files, and go on reading them."""
+        from echelon.model.output.log import each_line
+
         for line in each_line(self.output(ref, follow=follow)):
             if ranks is None or line.rank in ranks:
                 yield line
@@ -303,12 +325,16 @@ class LocalEngine:
         self, ref: RunRef, *, follow: bool = True, saving: Saving | None = None
     ) -> Iterator[LogLine | LogBlock]:
         """Read the agents' output files, many lines at a time."""
+        from echelon.engines.local.folder.tail import follow_logs
+
         del saving  # the workers write to the results themselves
         folder = self.store.find(ref.name)
         return follow_logs(folder, lambda: not follow or nothing_comes(folder), POLL)
 
     def earlier_output(self, ref: RunRef) -> Iterator[LogLine | LogBlock]:
         """Read the agents' output files of earlier starts."""
+        from echelon.engines.local.folder.tail import read_earlier
+
         return read_earlier(self.store.find(ref.name))
 
     def earlier_events(self, ref: RunRef) -> Iterator[Event]:
@@ -318,6 +344,9 @@ class LocalEngine:
 
     def recent(self, ref: RunRef, worker: int) -> Iterator[LogLine]:
         """Read the end of an agent's output file; once the run is over, of the logs among the results."""
+        from echelon.engines.local.folder.tail import recent_output
+        from echelon.engines.results import recent_lines
+
         found = recent_output(self.store.find(ref.name), worker)
         if found is not None:
             return found
@@ -338,6 +367,8 @@ class LocalEngine:
         tell: Callable[[str], object] = lambda _: None,
     ) -> Path:
         """Copy from the results folder; what is there already is not copied onto itself."""
+        from echelon.engines.results import copy_result
+
         del tell
         record = self.read(ref)
         private = record.job.program.private if record.job.program is not None else ()
@@ -349,6 +380,8 @@ class LocalEngine:
 
     def collect(self, ref: RunRef, progress: Callable[[int, int], object] | None = None) -> Sequence[LeftOut]:
         """Ranks write to the results folder themselves; of a run that was lost, what is left is ended."""
+        from echelon.engines.results import check_kept
+
         del progress
         folder = self.store.dir(ref.name)
         with contextlib.suppress(RunDamaged):  # who reads the run says so
@@ -362,6 +395,8 @@ class LocalEngine:
 
     def stop(self, ref: RunRef, *, signal: StopSignal = "SIGTERM", grace: float | None = None) -> str | None:
         """Write a stop request for the supervisor; a run that never got one ends here."""
+        from echelon.engines.local import ending
+
         return ending.stop(self.store.find(ref.name), signal, grace)
 
     def remove(
@@ -372,6 +407,8 @@ class LocalEngine:
         force: bool = False,
     ) -> Sequence[str]:
         """Forget the run, once its supervisor has ended and nothing of it is left running."""
+        from echelon.engines.local import ending
+
         folder = self.store.find(ref.name)
         ending.settle_for_removal(folder, force=force)
         record = None
@@ -382,11 +419,9 @@ class LocalEngine:
             self._release(record)
         return ()
 
-    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:
-        """Every run; without `over`, those that go on, and those that are made of runs, whose steps may."""
-        names = self.store.names()
-        listed = names if over else [name for name in names if not store.is_over(self.store.dir(name))]
-        found = [row for name in listed if (row := self._summary(name)) is not None]
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run."""
+        found = [row for name in self.store.names() if (row := self._summary(name)) is not None]
         return sorted(found, key=lambda each: -each.created)
 
     def _summary(self, name: str) -> RunSummary | None:
@@ -421,6 +456,8 @@ class LocalEngine:
 
     def gpus_held(self) -> dict[str, str]:
         """Which run holds which GPU."""
+        from echelon.engines.local import capacity
+
         return capacity.gpus_held(self.store)
 
 

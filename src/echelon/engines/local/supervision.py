@@ -15,12 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from echelon.engines.base import RunDamaged
-from echelon.engines.job_secrets import read_secrets
-from echelon.engines.local import forks, processes
 from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.events import read_events
 from echelon.engines.local.folder.rundir import RunDir
-from echelon.model import ends
 from echelon.model.event import Event
 
 _LOCK_DESCRIPTOR = 3  # the lock's descriptor in the supervisor
@@ -46,6 +43,9 @@ def spawn_supervisor(
     that leads to the user's terminal, which then is not the run's standard input. `environment` is for the
     ranks, beside this process's own.
     """
+    from echelon.engines.job_secrets import read_secrets
+    from echelon.engines.local import forks, processes
+
     record = store.read_record(folder)
     mark = processes.mark_of(folder.path, record.created)
     variables = {**os.environ, **(environment or {}), **read_secrets(record.job, os.environ)}
@@ -93,6 +93,8 @@ def settle(folder: RunDir) -> list[int]:
     """Kill what is left of a run without a supervisor, and then record that it was lost, if its end is not
     known; raises RunDamaged if that cannot be read. Returns the processes that could not be ended.
     """
+    from echelon.engines.local import processes
+
     recorded = store.read_final(folder) is not None
     if not _was_started(folder) or (recorded and not processes.has_group(folder)):
         return []
@@ -158,8 +160,11 @@ def is_alive(folder: RunDir) -> bool:
 
 
 def _goes_on_without_lock(folder: RunDir) -> bool:
-    started = not folder.supervisor_lock.is_file() and _was_started(folder)
-    return started and bool(processes.marked_processes(folder.path))
+    if folder.supervisor_lock.is_file() or not _was_started(folder):
+        return False
+    from echelon.engines.local import processes
+
+    return bool(processes.marked_processes(folder.path))
 
 
 def _was_started(folder: RunDir) -> bool:
@@ -177,6 +182,8 @@ def _verdict(folder: RunDir) -> Event | None:
 
 
 def _loss(folder: RunDir) -> Event:
+    from echelon.model import ends
+
     if folder.supervisor.exists():
         summary = "the run's supervisor ended without a report: killed, or the machine was restarted"
     else:

@@ -23,8 +23,8 @@ class Machine(Protocol):
 
     store: RunStore
 
-    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:
-        """Every run; without `over`, those that go on."""
+    def runs(self) -> Sequence[RunSummary]:
+        """Every run."""
         ...
 
     def gpus_held(self) -> dict[str, str]:
@@ -45,7 +45,7 @@ class LocalMeter:
 
 def measure_usage(engine: Machine) -> MachineUsage:
     """Look at everything; takes a moment, since a share of the CPU needs two looks."""
-    living = [run for run in engine.runs(over=False) if run.state not in FINAL]
+    living = [run for run in engine.runs() if run.state not in FINAL]
     trees = {run.name: _processes(engine, run.name) for run in living}
     before, start = _cpu_seconds(trees), time.monotonic()
     held = engine.gpus_held()

@@ -304,7 +304,7 @@ class MemoryEngine:
         """The names of all runs."""
         return list(self._runs)
 
-    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:  # noqa: ARG002
+    def runs(self) -> Sequence[RunSummary]:
         """Every run."""
         return [run.summary() for run in reversed(list(self._runs.values()))]
 

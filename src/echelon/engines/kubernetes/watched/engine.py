@@ -177,7 +177,7 @@ class WatchedJobs:
         self.api.delete(self._resource(address), address.name, uid=str(seen.job["metadata"]["uid"]))
         return ()
 
-    def runs(self, *, over: bool = True) -> Sequence[RunSummary]:  # noqa: ARG002
+    def runs(self) -> Sequence[RunSummary]:
         """Every job of every kind that the cluster serves, the newest first."""
         return sorted(map(self._summary, read_all(self.api)), key=lambda row: row.created, reverse=True)
 

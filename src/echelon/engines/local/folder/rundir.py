@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import IO, cast
 
@@ -21,41 +22,35 @@ _SPARE = 64 * 1024  # bytes
 _WORKER_LOG = re.compile(r"(worker-([0-9]{1,9})\.([0-9]{1,9})\.log)(?:\.gz)?")
 
 
-class _Entry:
+def _entry(name: str) -> cached_property[Path]:
     """A path in the folder, made when it is asked for: a list looks at few of them in many folders."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def path(folder: RunDir) -> Path:
+        return folder.path / name
 
-    def __set_name__(self, _owner: type, attribute: str) -> None:
-        self._attribute = attribute
-
-    def __get__(self, folder: RunDir, _owner: type) -> Path:
-        path = folder.path / self._name
-        folder.__dict__[self._attribute] = path
-        return path
+    return cached_property(path)
 
 
 class RunDir:
     """The paths of one run's folder."""
 
-    record = _Entry("record.json")
-    plan = _Entry("plan.json")
-    task = _Entry("task.json")
-    secret = _Entry("secret")
-    bundle = _Entry("bundle.tar.gz")
-    code = _Entry("code")
-    seals = _Entry("seals")
-    earlier = _Entry("earlier")
-    events = _Entry("events.jsonl")
-    final = _Entry("final.json")
-    stop = _Entry("stop.json")
-    samples = _Entry("samples.json")
-    spare = _Entry("spare")
-    supervisor = _Entry("supervisor.json")
-    supervisor_lock = _Entry("supervisor.lock")
-    supervisor_log = _Entry("supervisor.log")
-    takers_lock = _Entry("takers.lock")
+    record = _entry("record.json")
+    plan = _entry("plan.json")
+    task = _entry("task.json")
+    secret = _entry("secret")
+    bundle = _entry("bundle.tar.gz")
+    code = _entry("code")
+    seals = _entry("seals")
+    earlier = _entry("earlier")
+    events = _entry("events.jsonl")
+    final = _entry("final.json")
+    stop = _entry("stop.json")
+    samples = _entry("samples.json")
+    spare = _entry("spare")
+    supervisor = _entry("supervisor.json")
+    supervisor_lock = _entry("supervisor.lock")
+    supervisor_log = _entry("supervisor.log")
+    takers_lock = _entry("takers.lock")
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
+import stat
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from echelon.engines.base import RunDamaged, run_exists, unknown_run
 from echelon.engines.decoding import decode
 from echelon.engines.local.folder import rundir
 from echelon.engines.local.folder.rundir import RunDir
-from echelon.errors import StateTrouble, from_os_error
+from echelon.errors import EchelonError, StateTrouble, from_os_error
 from echelon.model.event import Event
 from echelon.model.job import is_name
 from echelon.model.plan import Plan
@@ -39,7 +39,7 @@ _LOOKS = 1.0  # seconds within which those who only look at a run have looked, a
 _NEW, _GONE = ".new-", ".gone-"  # how the names of folders begin that are being made, and removed
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # of a rename onto what is there
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that say nothing of the file
-_UNREADABLE = (OSError, msgspec.DecodeError, RecursionError)
+_UNREADABLE = (msgspec.DecodeError, RecursionError)
 _FIRST_EVENT = 64 * 1024  # bytes, at most
 _ELSEWHERE = "`echelon ps -a` lists the runs of this machine; --on k8s asks the cluster"
 
@@ -90,6 +90,8 @@ class RunStore:
 
     def create(self, record: Record, secret: str, bundle: bytes | None) -> RunDir:
         """Write a new run, all of it or nothing; raises RunExists if the name is taken."""
+        import shutil  # with three libraries for archives, which a list does not need
+
         with translated(self.home), contextlib.ExitStack() as stack:
             durable.make_folder(self._runs)
             self._clear_up()
@@ -135,6 +137,8 @@ class RunStore:
 
     def _clear_up(self) -> None:
         """Delete what was removed, and what was begun by a process that is gone."""
+        import shutil
+
         for entry in os.scandir(self._runs):
             if not entry.name.startswith((_NEW, _GONE)):
                 continue
@@ -172,11 +176,11 @@ def inspect(folder: RunDir) -> tuple[Record, Event | None]:
     """
     record = read_record(folder)
     final = read_final(folder)
-    with _watching(folder.events) as file:
-        try:
-            decode(file.readline(_FIRST_EVENT), Event)  # that it was recorded; it is written with the folder
-        except _UNREADABLE as error:
-            raise _damaged(folder.events, error) from error
+    first, _, _ = _content(folder.events, _FIRST_EVENT).partition(b"\n")
+    try:
+        decode(first, Event)  # that it was recorded; it is written with the folder
+    except _UNREADABLE as error:
+        raise _damaged(folder.events, error) from error
     return record, final
 
 
@@ -225,17 +229,6 @@ def read_final(folder: RunDir) -> Event | None:
     return final
 
 
-def is_over(folder: RunDir) -> bool:
-    """Whether nothing of a run goes on: its end is written down, what tells of it can be read, and it is not
-    made of runs, which may outlive it in a cluster.
-    """
-    try:
-        record, final = inspect(folder)
-    except RunDamaged:
-        return False
-    return final is not None and record.job.program is None
-
-
 def stamps_of(folder: RunDir) -> Stamps | None:
     """What changes when one of the files of a run that is over does; None of one that may go on."""
     try:
@@ -253,27 +246,39 @@ def gpus_of_task(folder: RunDir) -> tuple[str, ...]:
 
 
 def _decode(path: Path, kind: type[T]) -> T:
-    with _watching(path) as file:
-        try:
-            return decode(file.read(), kind)
-        except _UNREADABLE as error:
-            raise _damaged(path, error) from error
-
-
-@contextlib.contextmanager
-def _watching(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of a run's folder; raises RunDamaged where there is none that can be opened."""
     try:
-        if path.exists() and not path.is_file():
-            raise RunDamaged(path.parent.name, f"{path} is not a file")  # opening a pipe would never return
-        file = path.open("rb")
+        return decode(_content(path), kind)
+    except _UNREADABLE as error:
+        raise _damaged(path, error) from error
+
+
+def _content(path: Path, most: int | None = None) -> bytes:
+    """What a file of a run's folder contains, or its beginning; raises RunDamaged where there is none that
+    can be read. Opened in this way, a pipe does not wait for a writer.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in _PASSING:
-            raise from_os_error(error, path) from error
-        problem = "is missing" if error.errno == errno.ENOENT else f"cannot be read: {error.strerror}"
-        raise RunDamaged(path.parent.name, f"{path} {problem}") from error
-    with file:
-        yield file
+        raise _unopened(path, error) from error
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise RunDamaged(path.parent.name, f"{path} is not a file")
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            return (file.readall() if most is None else file.read(most)) or b""
+    except OSError as error:
+        raise _damaged(path, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def _unopened(path: Path, error: OSError) -> EchelonError:
+    if error.errno in _PASSING:
+        return from_os_error(error, path)
+    if error.errno == errno.ENXIO:  # a socket
+        return RunDamaged(path.parent.name, f"{path} is not a file")
+    problem = "is missing" if error.errno == errno.ENOENT else f"cannot be read: {error.strerror}"
+    return RunDamaged(path.parent.name, f"{path} {problem}")
 
 
 def _damaged(path: Path, error: Exception) -> RunDamaged:
