@@ -19,7 +19,7 @@ from echelon.engines.base import Engine, RunDamaged, unknown_run
 from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError, InvalidJob
 from echelon.handle import Run
-from echelon.jobfile.of_job import job_file_of
+from echelon.jobfile.writing import job_file_of
 from echelon.metrics.curves import MOST_CHARTS, Curves
 from echelon.model.engine.traits import Where
 from echelon.model.output.metric import Metric
