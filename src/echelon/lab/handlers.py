@@ -32,7 +32,7 @@ from echelon.lab.requests import Compiling, Document, NotebookRun, RunRequest, T
 from echelon.lab.state import start
 from echelon.notebook.analysis.cells import read_notebook
 from echelon.notebook.analysis.pipeline import read_pipeline
-from echelon.notebook.analysis.tagging import followed, retagged
+from echelon.notebook.analysis.tags import followed, retagged
 from echelon.notebook.export.files import compiled, write_files
 from echelon.notebook.export.tekton import Wishes
 from echelon.preparation.sources import Target

@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from echelon.notebook.analysis.tagging import Choice
+from echelon.notebook.analysis.tags import Choice
 from echelon.values import frozen
 
 

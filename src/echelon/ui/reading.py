@@ -30,8 +30,7 @@ from echelon.model.status import FINAL, RunSummary, Status
 from echelon.model.step_names import run_name
 from echelon.observation.reasons import beside
 from echelon.queueing.looking import look, standing
-from echelon.ui.feed import Feed, Feeds, plain_number
-from echelon.ui.polled import Polled
+from echelon.ui.feed import Feed, Feeds, Polled, plain_number
 from echelon.ui.results import Results
 from echelon.ui.spool import LineQuery
 
