@@ -91,7 +91,7 @@ bench: $(READY) ## figures, as ratios against peers measured in the same run
 	@for file in bench/*.py; do $(BIN)/python $$file || exit 1; done
 
 schema: $(READY) ## write the job file's JSON Schema again
-	@$(BIN)/python -m echelon.jobfile > src/echelon/job.schema.json
+	@$(BIN)/python -m echelon.jobfile.json_schema > src/echelon/job.schema.json
 
 clean: ## forget the environment
 	@rm -rf $(VENV)

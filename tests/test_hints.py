@@ -14,7 +14,7 @@ from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.diagnose.starting import _created
 from echelon.engines.kubernetes.prerequisites.namespace import objects_named
 from echelon.errors import InvalidJob
-from echelon.image.registry.refusals import log_in
+from echelon.image.registry.transport import log_in
 from echelon.kubeflow.here import parse_maps
 from echelon.model.meaning import to_job
 from echelon.model.settings import Settings

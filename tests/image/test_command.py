@@ -21,7 +21,7 @@ from echelon.cli.commands.image import build
 from echelon.engines.kubernetes.abilities.cluster import read_platforms
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.errors import Denied, Unavailable
-from echelon.image.architecture import choose_platform
+from echelon.image.oci import choose_platform
 from echelon.image.wheels import LIBC
 
 Call = Callable[..., subprocess.CompletedProcess[str]]

@@ -36,7 +36,7 @@ def accepted_by_reader(document: object, folder: Path) -> bool:
 
 def test_the_shipped_file_is_up_to_date() -> None:
     printed = subprocess.run(
-        [sys.executable, "-m", "echelon.jobfile"], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "echelon.jobfile.json_schema"], check=True, capture_output=True, text=True
     )
     shipped = resources.files("echelon").joinpath("job.schema.json").read_text(encoding="utf-8")
     assert shipped == printed.stdout, "run: make schema"

@@ -1,5 +1,3 @@
-"""Paths in a job file are relative to the file, whatever the working directory."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -11,7 +11,7 @@ from tests.notebook.books import Cells
 from echelon.errors import InvalidJob
 from echelon.lab.analysis import Analysis, Problem, analyse
 from echelon.notebook.analysis.cells import InvalidNotebook
-from echelon.notebook.analysis.tagging import Choice, choice_of, followed, retagged
+from echelon.notebook.analysis.tags import Choice, choice_of, followed, retagged
 
 
 def document_of(cells: Cells) -> dict[str, Any]:

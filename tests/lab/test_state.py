@@ -21,8 +21,18 @@ from echelon.engines.local.folder import rundir
 from echelon.errors import UnknownRun
 from echelon.handle import Run
 from echelon.lab.requests import RunRequest
-from echelon.lab.starting import StartFailed, command_of, continued, start
-from echelon.lab.state import last_lines, newest_run, place_of, run_of, state_of, stop
+from echelon.lab.state import (
+    StartFailed,
+    command_of,
+    continued,
+    last_lines,
+    newest_run,
+    place_of,
+    run_of,
+    start,
+    state_of,
+    stop,
+)
 from echelon.model.program import Program, Step
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord, StepRecord, write_record
 from echelon.preparation.sources import Target

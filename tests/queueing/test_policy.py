@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from echelon.model.job import Job
 from echelon.model.queue import HoldingRun, QueuedRun
-from echelon.queueing.policy import decide, in_order, places
-from echelon.queueing.rooms import Full, Seated
+from echelon.queueing.policy import Full, Seated, decide, in_order, places
 
 NOW = 10_000.0
 

@@ -11,8 +11,8 @@ from echelon.model.engine.cluster import Cluster, Gpu, Node
 from echelon.model.job import Job
 from echelon.model.queue import QueuedRun
 from echelon.model.resources import Amount, Resources
+from echelon.queueing.policy import Full, Seated
 from echelon.queueing.room import ClusterRoom
-from echelon.queueing.rooms import Full, Seated
 
 GIB = 2.0**30
 

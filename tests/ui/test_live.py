@@ -15,7 +15,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import Request, TextMessage
 
 from echelon.engines.memory.engine import MemoryEngine
-from echelon.ui import connections, live
+from echelon.ui import live, server
 from echelon.ui.live import read_query
 from echelon.ui.spool import LineQuery
 
@@ -82,7 +82,7 @@ def test_a_page_gets_the_runs_and_one_run_with_the_lines_that_it_asks_for(
 def test_a_page_stays_connected_longer_than_a_request_may_take(
     serve: Serve, trained: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "REQUEST_PATIENCE", 0.3)
+    monkeypatch.setattr(server, "REQUEST_PATIENCE", 0.3)
     monkeypatch.setattr(live, "_BEAT", 0.2)
     page = Page(serve(trained).enter(), "page=runs")
     beats = itertools.islice((each for each in page.messages() if each["kind"] == "beat"), 5)

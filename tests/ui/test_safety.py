@@ -18,7 +18,7 @@ from tests.ui.client import Client, engine_with
 
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
-from echelon.ui import app, connections
+from echelon.ui import app, server
 from echelon.ui.server import Server
 
 Serve = Callable[..., Client]
@@ -182,8 +182,8 @@ def test_files_of_others_are_as_they_were_released() -> None:
 def test_half_requests_do_not_keep_others_out(
     serve: Serve, trained: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST", 20)
-    monkeypatch.setattr(connections, "REQUEST_PATIENCE", 0.5)
+    monkeypatch.setattr(server, "MOST", 20)
+    monkeypatch.setattr(server, "REQUEST_PATIENCE", 0.5)
     client = serve(trained).enter()
     held = [socket.create_connection(("127.0.0.1", client.port), PATIENCE) for _ in range(60)]
     try:
@@ -209,7 +209,7 @@ def test_half_requests_do_not_keep_others_out(
 def test_bodies_that_come_byte_by_byte_are_ended(
     serve: Serve, trained: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "REQUEST_PATIENCE", 0.5)
+    monkeypatch.setattr(server, "REQUEST_PATIENCE", 0.5)
     client = serve(trained).enter()
     head = f"GET / HTTP/1.1\r\nHost: {client.host}\r\nContent-Length: 1000000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", client.port), PATIENCE) as made:

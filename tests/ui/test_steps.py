@@ -21,7 +21,7 @@ from echelon.engines.memory.engine import MemoryEngine
 from echelon.model.program import Step
 from echelon.model.state import State
 from echelon.model.status import RunSummary
-from echelon.ui.polled import Polled
+from echelon.ui.feed import Polled
 from echelon.ui.reading import Reading
 
 Serve = Callable[..., Client]

@@ -28,7 +28,6 @@ from pathlib import Path
 
 from echelon.bundle import gitignore
 from echelon.bundle.gitignore import Rules
-from echelon.bundle.links import aim
 from echelon.bundle.project import check_root, holds, nearest
 from echelon.bundle.withheld import RESULTS, Why, Withheld, looks_secret, why_file, why_folder
 from echelon.errors import CannotShip, InvalidJob, StateTrouble
@@ -37,7 +36,6 @@ from echelon.values import frozen
 
 # The agent leaves this file in unpacked code. A run started in there must not ship it.
 MARKER = ".echelon-bundle"
-
 _WASTE = frozenset({".git", "__pycache__", MARKER})
 _NEVER = _WASTE | {".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules"}
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
@@ -48,6 +46,30 @@ _SPECIAL = {
     stat.S_IFBLK: "a device",
     stat.S_IFCHR: "a device",
 }
+
+
+def aim(root: str, path: str, text: str) -> tuple[str, bool]:
+    """The target that leads to the same place elsewhere, and whether it is inside the project."""
+    folder = posixpath.dirname(path)
+    if _stays_inside(folder, text):
+        return text, True
+    full = posixpath.normpath(posixpath.join(root, folder, text))
+    for place in (full, os.path.realpath(full)):
+        if place == root or place.startswith(root + "/"):
+            return posixpath.relpath(place, posixpath.join(root, folder)), True
+    return full, False
+
+
+def _stays_inside(folder: str, text: str) -> bool:
+    """Whether a relative link never climbs above the project's root; the agent accepts no other."""
+    if text.startswith("/"):
+        return False
+    depth = len(folder.split("/")) if folder else 0
+    for part in text.split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            return False
+    return True
 
 
 @frozen

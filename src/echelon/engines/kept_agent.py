@@ -37,7 +37,7 @@ def keep_agent() -> None:
 
 
 def _keep() -> None:
-    from echelon.bundle.bytecode import compile_start
+    from echelon.bundle.zipapp import compile_start
 
     sources = agent_sources()
     archive = archive_of({**sources, bytecode_name(): compile_start(sources)})

@@ -18,7 +18,7 @@ from echelon.bundle.survey import is_secret, survey
 from echelon.errors import InvalidJob, Unavailable
 from echelon.image import layer, oci
 from echelon.image.archive import PREFIX, Archive, write_archive
-from echelon.image.compose import SITE, WORKSPACE, Composed, Layer, compose, environment_of
+from echelon.image.layer import SITE, WORKSPACE, Composed, Layer, compose, environment_of
 from echelon.image.oci import Descriptor, Manifest, Platform
 from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry.repository import Repository

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from echelon.errors import InvalidJob, Refused, Unavailable
@@ -243,3 +244,15 @@ def _strange(what: str, problem: str) -> Refused:
         f"{what} is not to be trusted: {problem}",
         hint="try again; if it stays so, the registry, or something on the way to it, serves other bytes",
     )
+
+
+def choose_platform(found: AbstractSet[str]) -> Platform:
+    """The one Linux platform among those of a cluster's nodes; raises if there are several, or none."""
+    linux = sorted(each for each in found if each.startswith("linux/"))
+    if len(linux) != 1:
+        kinds = " and ".join(linux)
+        raise Unavailable(
+            f"the cluster has nodes of several kinds: {kinds}" if linux else "the cluster has no Linux node",
+            hint="say which one the image is for: --platform linux/amd64",
+        )
+    return parse_platform(linux[0])

@@ -2,7 +2,15 @@
 
 No other module knows how a job is written down. Every mistake is an InvalidJob that names the source (file
 and line where there is one), the key, the value and the fix. Paths in a file are relative to that file's
-folder, see `paths`.
+folder.
+
+Which settings are paths is declared with them (`model/settings.py`). `script` and the program of a `command`,
+the run's or a role's, become what the user would have typed here: relative where they are below the working
+directory, absolute elsewhere. All others, and the file of a secret, become absolute. A program without a
+slash is looked up on the PATH, as everywhere; all other arguments of a command, and `args`, are passed on
+untouched, for only the program they are given to knows which of them are paths. Paths in a pod (`mount`,
+`code`, `output`, `collect`, `checkpoints`, and programs where the code lies in the image) are not of this
+machine.
 """
 
 from __future__ import annotations
@@ -10,15 +18,15 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from echelon.errors import InvalidJob
-from echelon.jobfile.conversion import At, Written, build_settings, setting_name, settings_from
-from echelon.jobfile.paths import seen_from_here, settings_seen_from
-from echelon.model.settings import OF_ONE_RUN, WHAT_TO_RUN, Settings, add_up
+from echelon.jobfile.conversion import At, Written, build_settings, inside, setting_name, settings_from, wrong
+from echelon.model.pods.pod import IMAGE
+from echelon.model.settings import OF_ONE_RUN, WHAT_TO_RUN, RoleSettings, Settings, Text, add_up
 
 __all__ = ["read_job_file", "read_overrides", "read_text", "read_tool_table", "settings_from"]
 
@@ -195,3 +203,80 @@ def _as_written(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _as_written(each) for key, each in value.items()}
     return [_as_written(each) for each in value] if isinstance(value, list) else value
+
+
+def settings_seen_from(settings: Settings, folder: Path, at: At) -> Settings:
+    """Return the settings with the paths in them, written relative to `folder`, made right from here."""
+
+    def full(key: str, text: str) -> str:
+        try:
+            return _full(folder, text)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise wrong(inside(at, key), text, f"cannot be a path: {error}", "check its spelling") from None
+
+    def short(key: str, text: str) -> str:
+        return text if text.startswith("/") else seen_from_here(full(key, text))
+
+    def command(key: str, line: Sequence[Text] | str) -> Sequence[Text] | str:
+        parts = _split(line)
+        if not parts or "/" not in parts[0] or settings.code == IMAGE:
+            return line
+        program = short(key, parts[0])
+        # Without a slash it would be looked up on the PATH.
+        return (program if "/" in program else f"./{program}", *parts[1:])
+
+    def secret(text: str) -> str:
+        name, separator, file = text.partition("=@")
+        return f"{name}=@{full('secret', file)}" if separator and file else text
+
+    changes: dict[str, Any] = {}
+    for each in fields(Settings):
+        value, kind = getattr(settings, each.name), each.metadata["path"]
+        if not value or kind in (None, "pattern"):
+            continue
+        if kind == "script":
+            changes[each.name] = short(each.name, value)
+        elif kind == "command":
+            changes[each.name] = command(each.name, value)
+        elif kind != "program" or "/" in value:
+            changes[each.name] = full(each.name, value)
+    if settings.secret:
+        changes["secret"] = tuple(secret(text) for text in settings.secret)
+    roles = settings.roles or {}
+    moved = {
+        name: replace(each, command=command("command", each.command))
+        for name, each in roles.items()
+        if isinstance(each, RoleSettings) and each.command
+    }
+    if moved:
+        changes["roles"] = {**roles, **moved}
+    return replace(settings, **changes)
+
+
+def seen_from_here(full: str) -> str:
+    """Write an absolute path as a person would who stands in the working directory."""
+    try:
+        return str(Path(full).relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return full
+
+
+def _full(folder: Path, text: str) -> str:
+    path = Path(text).expanduser()
+    if path.is_absolute():
+        return str(path)
+    path = folder / path
+    # The last part stays as it is: the python of a virtual environment is a link that works by its own name.
+    return str(path.parent.resolve() / path.name)
+
+
+def _split(command: Sequence[Text] | str) -> list[str]:
+    """The arguments of a command; none where its quotes are not closed, which `to_job` reports."""
+    if not isinstance(command, str):
+        return [str(word) for word in command]
+    import shlex
+
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []

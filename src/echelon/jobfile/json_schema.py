@@ -1,10 +1,13 @@
 """The job file's JSON Schema, made from the types and help texts of Settings, for editors to check by.
 
-It accepts what `read_job_file` accepts; a test holds the two together. `python -m echelon.jobfile` prints it.
+It accepts what `read_job_file` accepts; a test holds the two together. `make schema` writes it to
+`job.schema.json`, which `python -m echelon.jobfile.json_schema` prints.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin
@@ -72,3 +75,7 @@ def _of_one(option: Any) -> dict[str, Any]:
         bool: {"type": "boolean"},
     }
     return plain[origin]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(schema(), indent=2, sort_keys=True) + "\n")

@@ -3,11 +3,9 @@
 ::
 
     analysis.py   a notebook as the panel shows it: what each cell is, what does not fit, the graph. Pure
-    state.py      a notebook's run as the panel shows it
-    starting.py   runs, started by the command
+    state.py      a notebook's run: started by the command, and as the panel shows it
     requests.py   what the panel sends. Pure
-    dashboard.py  the dashboard, for the panel's link
-    handlers.py   the addresses, below /echelon/ of the Jupyter server
+    handlers.py   the addresses, below /echelon/ of the Jupyter server, and the dashboard for the panel's link
     front/        the panel itself: JavaScript without a build, installed by the wheel where JupyterLab looks
 
 Jupyter calls the two functions below by their names."""

@@ -12,9 +12,8 @@ from echelon.notebook.analysis.dataflow import StepFlow
 from echelon.notebook.analysis.parameters import Code, Parameter, kind_of
 from echelon.notebook.analysis.pipeline import Pipeline, Step, name_of, pipeline_of, size_of
 from echelon.notebook.analysis.steps import Gathered, gather_steps
-from echelon.notebook.analysis.tagging import Choice, choice_of
-from echelon.notebook.picture.drawing import as_svg
-from echelon.notebook.picture.graph import graph_of
+from echelon.notebook.analysis.tags import Choice, choice_of
+from echelon.notebook.picture import as_svg, graph_of
 from echelon.values import frozen
 
 

@@ -1,5 +1,8 @@
-"""The addresses that the panel calls, below /echelon/ of the Jupyter server. Who may call them, Jupyter
-decides: its token or cookie, its check of the Origin and its XSRF check stand before each of them.
+"""The addresses that the panel calls, below /echelon/ of the Jupyter server, and the dashboards it opens:
+one for each place that runs are in, in threads of the server, so that they end with it.
+
+Jupyter decides who may call an address: its token or cookie, its check of the Origin and its XSRF check stand
+before each of them.
 
 A request names a notebook by the path that the server's own contents have; nothing outside of its root is
 reached."""
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,21 +23,41 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import url_path_join
 from tornado.web import HTTPError, authenticated
 
+from echelon.engines.choose import choose_engine
 from echelon.engines.decoding import decode
 from echelon.errors import EchelonError
 from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
-from echelon.lab.dashboard import Dashboards
 from echelon.lab.requests import Compiling, Document, NotebookRun, RunRequest, Tagging, within
-from echelon.lab.starting import start
+from echelon.lab.state import start
 from echelon.notebook.analysis.cells import read_notebook
 from echelon.notebook.analysis.pipeline import read_pipeline
-from echelon.notebook.analysis.tagging import followed, retagged
+from echelon.notebook.analysis.tags import followed, retagged
 from echelon.notebook.export.files import compiled, write_files
 from echelon.notebook.export.tekton import Wishes
+from echelon.preparation.sources import Target
+from echelon.ui import load_server
 
 _COMPILED = "compiled"  # the folder beside a notebook that compiled ones come to
 _REFUSED = 422  # what the user asked for cannot be; the answer says why
+
+
+class Dashboards:
+    """Those that were opened."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[Target, str] = {}
+        self._lock = threading.Lock()
+
+    def address(self, place: Target) -> str:
+        """Where the dashboard of a place is, with its token; it is started the first time."""
+        with self._lock:
+            if place not in self._addresses:
+                engine = choose_engine(place.on, context=place.context, namespace=place.namespace)
+                server = load_server().Server(engine)
+                threading.Thread(target=server.run, name=f"dashboard {place.on}", daemon=True).start()
+                self._addresses[place] = server.address
+            return self._addresses[place]
 
 
 class _Handler(APIHandler):

@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from echelon.notebook.analysis.tagging import Choice
+from echelon.notebook.analysis.tags import Choice
 from echelon.values import frozen
 
 
@@ -30,8 +30,8 @@ class Tagging:
 
 @frozen
 class RunRequest:
-    """A run of a saved notebook: the values of parameters as text; `start` is the step to go on from. What
-    follows `image`, it included, is for the cluster; None is what the command takes then."""
+    """A run of a saved notebook: the values of parameters as text; `start` is the step to continue from.
+    `image` and what follows it are for the cluster; where they are None, the command's defaults hold."""
 
     path: str
     parameters: dict[str, str] = field(default_factory=dict)

@@ -67,7 +67,7 @@ def _setting(
 
     `flag` is its name where that differs from the field's, or False for what is no flag; `everywhere` gives
     it to every command. `path` is what it names on this machine: shells complete it, and in a file it is
-    relative to the file's folder (see `jobfile/paths.py`). `one_run` settings cannot be a project's default.
+    relative to the file's folder (see `jobfile`). `one_run` settings cannot be a project's default.
     `hint` is added to the error for a mapping that is not written KEY=VALUE. `words` are values that shells
     complete, of a text that is checked by `to_job`.
 

@@ -6,15 +6,43 @@ other waiting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Generic
+from collections.abc import Collection, Iterable, Sequence
+from typing import Generic, Protocol, Self, TypeVar
 
 from echelon.model.queue import HoldingRun, Place, QueuedRun, Verdict
-from echelon.queueing.rooms import Full, R
 from echelon.values import frozen
 
+R = TypeVar("R", bound="Room")
 _SHOWN = 50  # runs, from the first on, of which `places` tells more than the position
 _FORESEEN = 10  # ends of runs that are looked ahead to
+
+
+@frozen
+class Full:
+    """There is no place; `never` if there cannot be one."""
+
+    reason: str
+    never: bool = False
+
+
+class Room(Protocol):
+    """What is free. A value: taking a place gives another Room."""
+
+    def take(self, run: QueuedRun) -> Seated[Self] | Full:
+        """Give the run a place, under its name."""
+        ...
+
+    def without(self, names: Collection[str]) -> Self:
+        """What is free once these runs have ended."""
+        ...
+
+
+@frozen
+class Seated(Generic[R]):
+    """A run has its place: what is free besides, and the GPUs it took."""
+
+    room: R
+    gpus: int
 
 
 @frozen

@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket
 from echelon.engines.decoding import decode
 from echelon.errors import Denied, EchelonError, InvalidJob, Refused, UnknownRun, Unreachable
 from echelon.handle import Run
-from echelon.notebook.picture.stepped import drawing_of
+from echelon.notebook.picture import drawing_of
 from echelon.ui import live
 from echelon.ui.reading import Reading, error_data
 from echelon.ui.results import list_results, open_result

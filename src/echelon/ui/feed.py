@@ -1,7 +1,8 @@
 """What pages show of one run, followed once for all of them: lines, events, metrics. It only reads.
 
-A follower cannot be interrupted while its source is silent, so a feed that no page shows any more is closed,
-and ends with the next line or event."""
+Pages share each look, too: what is `Polled` is looked at again when a page asks and the last look is old, so
+nothing is asked where no page is open. A follower cannot be interrupted while its source is silent, so a feed
+that no page shows any more is closed, and ends with the next line or event."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
 from echelon.errors import EchelonError, Unavailable
 from echelon.handle import Run
@@ -23,17 +25,108 @@ from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.output.metric import Metric
 from echelon.model.output.progress import Progress
 from echelon.model.status import FINAL, RunSummary, Status, with_progress
-from echelon.ui.polled import Polled
 from echelon.ui.spool import Spool
-from echelon.ui.timeline import Timeline
+from echelon.values import frozen
 
+T = TypeVar("T")
+_MOST = 500  # phases that are kept: the last ones of a run that restarts for ever
+_BEGINS = {
+    "recorded": "recorded",
+    "queued": "queued",
+    "admitted": "placed",
+    "waiting": "waiting",
+    "worker-started": "starting",
+    "gave-way": "queued",
+    "restarting": "restarting",
+    "notice": "stopping",
+    "stopping": "stopping",
+    "verdict": "ending",
+}
 _MOST_EVENTS = 2000  # the last ones
 _MOST_FEEDS = 8
 _QUIET = 0.3  # seconds without news, after which what there was of a run that goes on has been read
 _PATIENCE = 3.0  # seconds after the first look that a request waits for that
 _USE = 5.0  # seconds between two looks at what workers use
 _YIELD = 0.1  # seconds that the next piece of output waits at most, while a page is answered
-T = TypeVar("T")
+
+
+class Polled(Generic[T]):
+    """The value of `look`, at most `every` seconds old; `version` counts its changes."""
+
+    def __init__(self, look: Callable[[], T], every: float) -> None:
+        self._look, self._every = look, every
+        self._lock = threading.Lock()
+        self._value: T | None = None
+        self._seen: float | None = None
+        self.version = 0
+
+    def get(self) -> tuple[T, int]:
+        """The value and its version; an error of the look is raised in every caller."""
+        with self._lock:
+            if self._seen is None or time.monotonic() - self._seen >= self._every:
+                value = self._look()
+                if self._seen is None or value != self._value:
+                    self.version += 1
+                self._value, self._seen = value, time.monotonic()
+            assert self._value is not None
+            return self._value, self.version
+
+    def forget(self) -> None:
+        """Look again the next time: something was changed."""
+        with self._lock:
+            self._seen = None
+
+
+@frozen
+class Phase:
+    """A stretch of time; `end` is None while it goes on."""
+
+    name: str
+    start: float
+    end: float | None = None
+    reason: str | None = None
+
+
+class Timeline:
+    """The phases so far."""
+
+    def __init__(self) -> None:
+        self.phases: list[Phase] = []
+        self._started: set[int | None] = set()
+        self._running: set[int | None] = set()
+
+    def add(self, event: Event) -> None:
+        """Take an event into account; they come in order."""
+        if event.kind == "finished":
+            self._end(event.at)
+        elif event.kind == "worker-running":
+            self._running.add(event.worker)
+            if self._running >= self._started:
+                self._begin("training", event.at, None)
+        elif event.kind == "waiting" and event.trouble == "pulling":
+            self._begin("pulling", event.at, event.reason)
+        elif (name := _BEGINS.get(event.kind)) is not None:
+            if event.kind in ("admitted", "gave-way", "restarting", "queued"):
+                self._started.clear()
+                self._running.clear()
+            elif event.kind == "worker-started":
+                self._started.add(event.worker)
+                self._running.discard(event.worker)
+            self._begin(name, event.at, event.reason)
+
+    def _begin(self, name: str, at: float, reason: str | None) -> None:
+        last = self.phases[-1] if self.phases else None
+        if last is not None and last.end is None and last.name == name:
+            self.phases[-1] = replace(last, reason=reason or last.reason)
+            return
+        self._end(at)
+        self.phases.append(Phase(name=name, start=at, reason=reason))
+        del self.phases[:-_MOST]
+
+    def _end(self, at: float) -> None:
+        if self.phases and self.phases[-1].end is None:
+            last = self.phases[-1]
+            self.phases[-1] = replace(last, end=max(last.start, at))
 
 
 def plain_number(value: float) -> float | str:

@@ -1,4 +1,6 @@
-"""What a page receives over its WebSocket: all of it at first, and then what has changed."""
+"""What a page receives over its WebSocket: all of it at first, and then what has changed.
+
+A run may have thousands of metrics: a page says which it draws."""
 
 from __future__ import annotations
 
@@ -12,20 +14,50 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from echelon.engines.decoding import decode
 from echelon.errors import EchelonError, InvalidJob, UnknownRun
+from echelon.metrics.curves import MOST_CHARTS
 from echelon.model.status import FINAL, RunSummary, Status
-from echelon.ui.charts import USUAL, Charts, drawn, read_charts
 from echelon.ui.feed import Feed
 from echelon.ui.reading import Reading, error_data, progress_data
-from echelon.ui.selection import PAGE, Selection
-from echelon.ui.spool import LineQuery
+from echelon.ui.spool import PAGE, LineQuery, Selection
 
 _TICK = 0.25  # seconds between two looks for news
 _CURVES = 1.0  # the same for curves
 _BEAT = 5.0  # seconds after which a page hears again that the server is there (server.js)
 _EACH_STEP = 0.002  # seconds between two reports of how a run stands, for each of its steps: all are sent
 _STALE = 1.0  # seconds after which a page that only asks for lines gets the rest, too
-
 News = list[dict[str, Any]]
+
+
+class Charts(msgspec.Struct, frozen=True):
+    """The first so many of those whose name has a text."""
+
+    charts: str
+    most: int = MOST_CHARTS
+
+
+USUAL = Charts(charts="")
+
+
+def read_charts(text: str) -> Charts | None:
+    """What a page asks for; None for anything else."""
+    try:
+        found = decode(text, Charts)
+    except msgspec.DecodeError:
+        return None
+    return Charts(charts=found.charts[:200], most=max(0, found.most))
+
+
+def drawn(feed: Feed, rank: int | None, chosen: Charts) -> dict[str, Any]:
+    """Curves as a page receives them: `found` metrics have the text, of `count`; `full` says that there were
+    more than the server keeps.
+    """
+    return {
+        "kind": "metrics",
+        "metrics": feed.charts(rank, chosen.charts, chosen.most),
+        "found": len(feed.curves.names(rank, chosen.charts)),
+        "count": len(feed.curves.names(rank)),
+        "full": feed.curves.full,
+    }
 
 
 class View:

@@ -19,7 +19,7 @@ from echelon.engines.base import Engine, RunDamaged, unknown_run
 from echelon.engines.choose import LOCAL, choose_engine
 from echelon.errors import EchelonError, InvalidJob
 from echelon.handle import Run
-from echelon.jobfile.of_job import job_file_of
+from echelon.jobfile.writing import job_file_of
 from echelon.metrics.curves import MOST_CHARTS, Curves
 from echelon.model.engine.traits import Where
 from echelon.model.output.metric import Metric
@@ -30,8 +30,7 @@ from echelon.model.status import FINAL, RunSummary, Status
 from echelon.model.step_names import run_name
 from echelon.observation.reasons import beside
 from echelon.queueing.looking import look, standing
-from echelon.ui.feed import Feed, Feeds, plain_number
-from echelon.ui.polled import Polled
+from echelon.ui.feed import Feed, Feeds, Polled, plain_number
 from echelon.ui.results import Results
 from echelon.ui.spool import LineQuery
 

@@ -17,8 +17,8 @@ from echelon.errors import Denied, Refused, Unreachable
 from echelon.image.oci import Descriptor
 from echelon.image.reference import parse_reference
 from echelon.image.registry import transport
-from echelon.image.registry.challenge import Challenge
 from echelon.image.registry.repository import Repository
+from echelon.image.registry.transport import Challenge
 
 pytestmark = pytest.mark.slow  # the registry may have to be built first
 

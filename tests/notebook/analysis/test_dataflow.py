@@ -11,8 +11,7 @@ from tests.notebook.books import Cells, new_folder, read_book, run_inside
 from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.analysis.flow import flow_of
 from echelon.notebook.analysis.parameters import Code
-from echelon.notebook.picture.drawing import as_mermaid, as_svg, as_text
-from echelon.notebook.picture.graph import graph_of
+from echelon.notebook.picture import as_mermaid, as_svg, as_text, graph_of
 
 
 def inputs(tmp_path: Path, cells: Cells) -> dict[str, dict[str, str]]:

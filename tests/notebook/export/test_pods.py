@@ -15,7 +15,7 @@ from tests.conftest import find_python
 from tests.notebook.books import Cells, read_book
 
 from echelon.notebook.analysis.pipeline import Pipeline
-from echelon.notebook.export.modules import modules_beside
+from echelon.notebook.export.files import modules_beside
 from echelon.notebook.export.pods import Pods, config_map, processes_of, program_archive
 
 CELLS = [

@@ -15,8 +15,8 @@ import yaml
 from tests.notebook.books import read_book
 
 from echelon.notebook.analysis.cells import InvalidNotebook
+from echelon.notebook.export.files import as_yaml
 from echelon.notebook.export.tekton import Exported, Wishes, as_tekton, task_names, text_of
-from echelon.notebook.export.text import as_yaml
 
 GOLDEN = Path(__file__).parent / "golden"
 CELLS = [

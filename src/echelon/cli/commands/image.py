@@ -138,7 +138,7 @@ def _platform(text: str | None, options: dict[str, Any]) -> Platform | None:
     found = engine.platforms()
     if found is None:
         return None
-    from echelon.image.architecture import choose_platform
+    from echelon.image.oci import choose_platform
 
     return choose_platform(found)
 

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import html
+import os
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
@@ -46,9 +53,29 @@ def ui(port: int, read_only: bool, no_browser: bool, **target: str | None) -> in
         say(server.address)
         render.notice("open this address in a browser; Ctrl-C stops the page, not the runs")
     with contextlib.ExitStack() as stack:
-        from echelon.ui.opening import has_browser, opened
-
-        if not no_browser and format_ == "text" and has_browser():
-            stack.enter_context(opened(server.address))
+        if not no_browser and format_ == "text" and _has_browser():
+            stack.enter_context(_opened(server.address))
         server.run()
     return 0
+
+
+def _has_browser() -> bool:
+    """Whether there is a screen to show one on; browsers for terminals are none."""
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+@contextlib.contextmanager
+def _opened(address: str) -> Iterator[None]:
+    """Have the browser open a file of this user's alone that leads to the address, until the end: the token
+    is on no command line, which other users could list.
+    """
+    with tempfile.TemporaryDirectory(prefix="echelon-ui-") as folder:
+        page = Path(folder) / "open.html"
+        page.touch(mode=0o600)
+        page.write_text(
+            f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" '
+            f'content="0; url={html.escape(address)}"><title>echelon</title>',
+            encoding="utf-8",
+        )
+        webbrowser.open(page.as_uri())
+        yield

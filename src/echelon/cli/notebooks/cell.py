@@ -96,7 +96,7 @@ def _start(shell: Any, given: Settings, cell: str) -> tuple[Run, bool]:
     """Submit the cell; also whether the notebook waits for the run."""
     from echelon.cli.printing import render
     from echelon.engines.choose import choose_engine
-    from echelon.notebook.analysis.one_cell import names_needed
+    from echelon.notebook.analysis.flow import names_needed
     from echelon.preparation.prepare import prepare_cell
     from echelon.preparation.sources import find_surroundings, gather
     from echelon.submit import submit

@@ -235,9 +235,9 @@ def graph(notebook: Path, kind: str, **options: Any) -> int:
       echelon notebook graph train.ipynb --as mermaid
     """
     from echelon.cli.printing import render
+    from echelon.notebook import picture
     from echelon.notebook.analysis.pipeline import read_pipeline
-    from echelon.notebook.picture import drawing
-    from echelon.notebook.picture.graph import graph_of
+    from echelon.notebook.picture import graph_of
 
     pipeline = read_pipeline(notebook)
     for text in pipeline.warnings:
@@ -256,10 +256,10 @@ def graph(notebook: Path, kind: str, **options: Any) -> int:
         ]
         render.data(steps, options["format"])
     elif kind == "text":
-        for line in drawing.as_text(graph_of(pipeline)):
+        for line in picture.as_text(graph_of(pipeline)):
             say(line)
     else:
-        draw = drawing.as_svg if kind == "svg" else drawing.as_mermaid
+        draw = picture.as_svg if kind == "svg" else picture.as_mermaid
         click.echo(draw(graph_of(pipeline)), nl=False)
     return 0
 
@@ -282,8 +282,7 @@ def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...
     """
     from echelon.cli.printing import render
     from echelon.notebook.analysis.cells import Tags, write_tags
-    from echelon.notebook.analysis.tagging import followed
-    from echelon.notebook.analysis.tags import read_tag_list
+    from echelon.notebook.analysis.tags import followed, read_tag_list
 
     if not tags and not remove:
         raise click.UsageError("Give tags, such as step:train, or --remove TAG.")

@@ -1,9 +1,10 @@
 """HTTP to one registry as one user: the only file of this package with HTTP.
 
 It finds the registry's scheme, logs in (with a password, or a token from the service that the registry
-names), retries broken requests, and translates every foreign error. Its promise about secrets: a password
-goes to the registry itself or to its token service, never in plain text where the registry was reached over
-TLS; tokens go to the registry, not to the target of a redirect.
+names), retries broken requests, and translates every foreign error and refusal into one that a user can act
+on: the missing right, and how to log in. Its promise about secrets: a password goes to the registry itself or
+to its token service, never in plain text where the registry was reached over TLS; tokens go to the registry,
+not to the target of a redirect.
 """
 
 from __future__ import annotations
@@ -12,23 +13,27 @@ import base64
 import itertools
 import json
 import random
+import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from shlex import quote
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
-from echelon.errors import EchelonError, Refused, Unreachable
+from echelon.errors import Denied, EchelonError, Refused, Unavailable, Unreachable
 from echelon.image.reference import HUB, Reference, is_loopback
-from echelon.image.registry.challenge import Challenge, read_challenges
 from echelon.image.registry.credentials import Credential, find_credential
-from echelon.image.registry.refusals import refusal, registry_message, token_refusal
+from echelon.values import frozen
 
 if TYPE_CHECKING:
     import httpx2
 
+_SCHEME = re.compile(r"\s*,?\s*([A-Za-z]+)(?:\s+|$)")
+_PARAMETER = re.compile(r'\s*,?\s*([A-Za-z_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_MEANING = {"pull": "read", "push": "write to"}
 T = TypeVar("T")
 Content = Callable[[], Iterable[bytes]]
 _TRIES = 5
@@ -38,6 +43,126 @@ _LARGEST_TOKEN = 256 << 10
 _HUB_HOST = "registry-1.docker.io"
 # A registry may respond late to the last byte of a large layer: it moves and hashes it first.
 _TIMEOUTS = {"connect": 10.0, "read": 300.0, "write": 60.0, "pool": 10.0}
+
+
+@frozen
+class Challenge:
+    """What the registry wants: a password (basic), or a token from a token service (bearer)."""
+
+    scheme: str  # basic or bearer
+    realm: str = ""
+    service: str = ""
+
+
+def read_challenges(headers: Iterable[str]) -> Challenge | None:
+    """The challenge that can be answered, bearer before basic; None if there is none."""
+    found = [challenge for header in headers for challenge in _challenges(header)]
+    for scheme in ("bearer", "basic"):
+        for challenge in found:
+            if challenge.scheme == scheme and (scheme == "basic" or challenge.realm):
+                return challenge
+    return None
+
+
+def _challenges(header: str) -> list[Challenge]:
+    found, at = [], 0
+    while scheme := _SCHEME.match(header, at):
+        at = scheme.end()
+        parameters: dict[str, str] = {}
+        while parameter := _PARAMETER.match(header, at):
+            at = parameter.end()
+            quoted = re.sub(r"\\(.)", r"\1", parameter[2] or "")
+            parameters.setdefault(parameter[1].lower(), quoted or parameter[3] or "")
+        found.append(
+            Challenge(
+                scheme=scheme[1].lower(),
+                realm=parameters.get("realm", ""),
+                service=parameters.get("service", ""),
+            )
+        )
+    return found
+
+
+def registry_message(body: bytes) -> str:
+    """The registry's own message, on one line and without control characters."""
+    try:
+        errors = json.loads(body)["errors"]
+        said = "; ".join(
+            ": ".join(str(each[key]) for key in ("code", "message") if each.get(key)) for each in errors
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        said = ""
+    printable = "".join(letter if letter.isprintable() else " " for letter in said)
+    return " ".join(printable.split())[:300]
+
+
+def refusal(
+    status: int, message: str, *, right: str, image: Reference, credential: Credential | None
+) -> EchelonError:
+    """The error for a response; `right` is what the request needed: pull or push."""
+    place = f"{image.registry}/{image.repository}"
+    said = f" (the registry says: {message})" if message else ""
+    if status == 401 and credential is None:
+        return Denied(
+            f"{image.registry} wants a login to {_MEANING[right]} {image.repository}: you are not logged"
+            f" in there, and need the right to {right}{said}",
+            hint=log_in(image.registry),
+        )
+    if status == 401:
+        return Denied(
+            f"{image.registry} does not accept the login{_login_of(credential)}, or it lacks the right to"
+            f" {right} {image.repository}{said}",
+            hint=f"{log_in(image.registry)} as a user who may {right} {place}",
+        )
+    if status == 403:
+        who = f"the login{_login_of(credential)}" if credential else "a user who is not logged in"
+        return Denied(
+            f"{who} lacks the right to {right} {place}{said}",
+            hint=f"ask the registry's administrator for it, or {log_in(image.registry)} as a user who has it",
+        )
+    if status == 404 and right == "push":
+        return Unavailable(
+            f"{image.registry} has no repository {image.repository} to push to{said}",
+            hint="create it there first, or check its name",
+        )
+    if status == 404:
+        return Unavailable(f"there is no image {image}{said}", hint="check its name and tag")
+    if status in (405, 415):
+        return Refused(
+            f"{image.registry} does not take images like this: status {status}{said}",
+            hint="is it a registry that one can push to, and not a cache or a mirror?",
+        )
+    if status == 413:
+        return Refused(
+            f"{image.registry} finds a layer too large{said}",
+            hint="a proxy before it may limit the size of uploads",
+        )
+    return Refused(
+        f"{image.registry} answered with status {status}{said}",
+        hint="is it an image registry?",
+    )
+
+
+def token_refusal(
+    status: int, message: str, *, right: str, image: Reference, credential: Credential | None
+) -> EchelonError:
+    """The error when the token service gave no token."""
+    if status in (400, 401, 403):
+        return refusal(401, message, right=right, image=image, credential=credential)
+    return refusal(status if status != 404 else 400, message, right=right, image=image, credential=credential)
+
+
+def log_in(registry: str) -> str:
+    """The command that stores a login where echelon finds it."""
+    name = "" if registry == HUB else f" {quote(registry)}"
+    return f"log in with `docker login{name}` or `podman login {quote(registry)}`"
+
+
+def _login_of(credential: Credential | None) -> str:
+    if credential is None:
+        return ""
+    who = f" of {credential.user}" if credential.user else ""
+    return f"{who} from {credential.source}"
 
 
 class Unsteady(Unreachable):

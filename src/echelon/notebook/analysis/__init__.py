@@ -4,16 +4,13 @@ Pure.
 The modules, as they build on each other::
 
     cells.py        an .ipynb file as values; writing tags to it
-    tags.py         Kale's tags and ours, as values
-    tagging.py      what a form says of a cell, as tags
+    tags.py         Kale's tags and ours, as values; what a form says of a cell, as tags
     magics.py       magics and `!` commands as plain Python, or refused
     parameters.py   the constants that a run may replace
-    guards.py       names that code reads only if they are there
     steps.py        cells gathered to steps
-    flow.py         which names a step's code needs, binds and changes
+    flow.py         which names a step's code needs, binds and changes; those that one cell alone needs
     dataflow.py     which step each step gets its variables from
     tables.py       names that share memory where they are made, and would be copies in later steps
     unlike.py       what steps do unlike a plain run of all cells, so far as the text shows it
-    one_cell.py     which names one cell needs that runs elsewhere alone
     pipeline.py     all of it together: a notebook as a Pipeline
 """

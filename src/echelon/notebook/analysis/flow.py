@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
 
 from echelon.function.names import names_used
-from echelon.notebook.analysis.cells import CellLine
-from echelon.notebook.analysis.guards import assigned_inside, guarded_names
+from echelon.notebook.analysis.cells import CellLine, InvalidNotebook
 from echelon.notebook.analysis.magics import OWN
 from echelon.notebook.analysis.parameters import Code
 from echelon.values import frozen
 
+_NAMESPACES = ("dir", "globals", "locals", "vars")
 BUILTIN = frozenset(dir(builtins)) | {"display", "__name__", "__doc__", "__builtins__"}
 # Methods that change what they are called on, in Python and in the usual libraries.
 _CHANGING = frozenset((
@@ -28,6 +28,40 @@ _CHANGING = frozenset((
     "setdefault", "sort", "step", "train_on_batch", "update", "write", "zero_grad",
 ))  # fmt: skip
 _LEAVING = (ast.Raise, ast.Return, ast.Continue, ast.Break)
+
+
+def guarded_names(tree: ast.AST) -> set[str]:
+    """The names that may be missing: asked for as in `"x" in globals()`, or read where NameError is
+    caught.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(map(_is_namespace, node.comparators)):
+            left = node.left
+            if isinstance(left, ast.Constant) and isinstance(left.value, str):
+                found.add(left.value)
+        elif isinstance(node, ast.Try) and any(map(_catches_name_error, node.handlers)):
+            found |= {part.id for each in node.body for part in ast.walk(each) if isinstance(part, ast.Name)}
+    return found
+
+
+def assigned_inside(node: ast.AST) -> set[str]:
+    """The names that expressions of a statement bind, as in `(n := 3) + n`."""
+    return {
+        part.target.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name)
+    }
+
+
+def _is_namespace(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _NAMESPACES
+
+
+def _catches_name_error(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return False
+    return any(isinstance(part, ast.Name) and part.id == "NameError" for part in ast.walk(handler.type))
 
 
 @frozen
@@ -374,3 +408,20 @@ def _yields(function: ast.AST) -> bool:
         if not inner and _yields(child):
             return True
     return False
+
+
+def names_needed(text: str, there: Container[str]) -> frozenset[str]:
+    """The names that a cell reads before it binds them, or may; `there` are those that the notebook has.
+
+    Raises InvalidNotebook for one that nothing defines: each worker would fail with a NameError. Text that is
+    no Python has none.
+    """
+    try:
+        flow = flow_of([Code(cell=1, text=text)])
+    except SyntaxError:
+        return frozenset()
+    missing = {} if flow.stars else {name: at for name, at in flow.needs.items() if name not in there}
+    for name, place in missing.items():
+        hint = "run the cell that defines it first"
+        raise InvalidNotebook(f"the cell, line {place.line}", f"{name!r} is not defined", hint=hint)
+    return frozenset(name for name in (*flow.needs, *flow.wants) if name in there)

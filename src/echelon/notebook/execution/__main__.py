@@ -30,7 +30,7 @@ from echelon.notebook.kept.folder import (
     write_record,
 )
 from echelon.notebook.kept.report import write_reports
-from echelon.notebook.picture.graph import graph_of
+from echelon.notebook.picture import graph_of
 
 
 def execute(

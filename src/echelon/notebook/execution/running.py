@@ -45,7 +45,7 @@ from echelon.notebook.kept.folder import (
     write_record,
 )
 from echelon.notebook.kept.volume import RunVolume
-from echelon.notebook.picture.graph import graph_of
+from echelon.notebook.picture import graph_of
 from echelon.preparation.prepare import Prepared
 from echelon.resuming import resume
 from echelon.submit import submit

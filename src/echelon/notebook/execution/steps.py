@@ -26,7 +26,7 @@ from echelon.notebook.kept.folder import (
     published,
     write_record,
 )
-from echelon.notebook.kept.rendered import load_beside
+from echelon.notebook.kept.report import load_beside
 
 # What is told of a step and written down of it, too.
 _IN_BOTH = ("state", "run", "started", "ended", "reason", "hint", "exit_code", "cell", "line")

@@ -1,21 +1,86 @@
-"""A compiled pipeline as files: what the command and the panel write."""
+"""A compiled pipeline as files, what the command and the panel write: with the Python modules beside the
+notebook that its cells import, so that they travel with its steps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import yaml
 
 from echelon.errors import from_os_error
 from echelon.notebook.analysis.pipeline import Pipeline
-from echelon.notebook.export.modules import modules_beside
 from echelon.notebook.export.pods import program_archive
 from echelon.notebook.export.script import as_script
 from echelon.notebook.export.tekton import Wishes, as_tekton
-from echelon.notebook.export.text import as_yaml
 from echelon.values import frozen
 
+_BOOLEANS_OF_SOME = frozenset("yYnN")  # Kubernetes' own reader takes them for true and false
 Kind = Literal["tekton", "python"]
+
+
+def modules_beside(folder: Path, texts: Iterable[str]) -> dict[str, bytes]:
+    """The files of all modules in a folder that these texts import, or that such modules import."""
+    found: dict[str, bytes] = {}
+    unread = [name for text in texts for name in _imported(text)]
+    seen: set[str] = set()
+    while unread:
+        name = unread.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for path in _files(folder, name):
+            try:
+                content = path.read_bytes()
+            except OSError as error:
+                raise from_os_error(error, path) from None
+            found[path.relative_to(folder).as_posix()] = content
+            unread += _imported(content.decode("utf-8", "replace"))
+    return found
+
+
+def _files(folder: Path, name: str) -> list[Path]:
+    module, package = folder / f"{name}.py", folder / name
+    if (package / "__init__.py").is_file():
+        return sorted(path for path in package.rglob("*.py") if path.is_file())
+    return [module] if module.is_file() else []
+
+
+def _imported(text: str) -> Iterator[str]:
+    """The first part of every name that is imported; none of a text that is not Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - none: a person reads it
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if text in _BOOLEANS_OF_SOME else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+    """One document for each object."""
+    text = yaml.dump_all(
+        objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, explicit_start=True
+    )
+    assert isinstance(text, str)
+    return text
 
 
 @frozen

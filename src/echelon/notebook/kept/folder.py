@@ -31,7 +31,7 @@ from echelon.errors import StateTrouble, from_os_error
 from echelon.model.settings import Settings
 from echelon.model.state import StepState
 from echelon.notebook.kept.volume import RunVolume
-from echelon.notebook.picture.graph import Node
+from echelon.notebook.picture import Node
 from echelon.values import frozen
 
 PRIVATE = ("secret", "program", "values")  # what is in the folder and is not a result

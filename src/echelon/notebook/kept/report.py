@@ -1,17 +1,21 @@
-"""The executed notebook: the user's own with the outputs of this run, as .ipynb, and as one HTML page."""
+"""The executed notebook: the user's own with the outputs of this run, as .ipynb, and as one HTML page.
+
+The page shows cells as Jupyter does, by nbconvert, where the extra `notebook` is installed."""
 
 from __future__ import annotations
 
 import copy
 import html
 import json
+import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from echelon.engines.durable import replace_file
 from echelon.notebook.analysis.pipeline import Pipeline
 from echelon.notebook.kept.folder import PipelineFolder, PipelineRecord
-from echelon.notebook.kept.rendered import rendered_cells
 
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
 pre{background:#f6f6f6;padding:.7em;overflow-x:auto;margin:.3em 0}
@@ -20,6 +24,57 @@ pre.error{border-left-color:#c33}h2{font-size:1em;color:#666;margin:1.5em 0 .3em
 table{border-collapse:collapse}td,th{padding:.2em .6em;border-bottom:1px solid #ddd;text-align:left}
 iframe{border:0;width:100%;min-height:12em}img{max-width:100%}"""
 _PICTURES = ("image/png", "image/jpeg")
+
+
+@cache
+def load_beside() -> None:
+    """Begin to import nbconvert, for a caller that waits for something else: that takes longer than the rest
+    of what is done here.
+    """
+    threading.Thread(target=_load, name="nbconvert", daemon=True).start()
+
+
+def _load() -> None:
+    with suppress(ImportError):
+        import nbconvert  # noqa: F401
+
+
+def rendered_cells(document: Mapping[str, Any], heads: Mapping[int, str]) -> tuple[str, str] | None:
+    """The cells as HTML, each with its head, by its number, before it, and the style that they need; None
+    where nbconvert is not installed, or cannot show this notebook.
+
+    It names no other host, and what cells show as HTML has no scripts: the page is opened from a disk, with
+    rights that a notebook's outputs must not have."""
+    try:
+        import nbformat
+        from nbconvert import HTMLExporter
+        from nbformat.v4.rwbase import rejoin_lines
+        from pygments.formatters import HtmlFormatter
+    except ImportError:
+        return None
+    exporter = HTMLExporter(template_name="basic", sanitize_html=True, embed_images=False)
+    try:
+        whole = rejoin_lines(nbformat.from_dict({"nbformat": 4, "nbformat_minor": 5, **document}))
+        cells = []
+        for number, cell in enumerate(whole.cells, 1):
+            if number in heads:
+                cells.append(nbformat.from_dict(_head(number, heads[number])))
+            cell.setdefault("id", f"cell-{number}")  # files of before 4.5, and of many tools, have none
+            cells.append(cell)
+        whole.cells, whole.nbformat_minor = cells, max(5, whole.nbformat_minor)
+        body, _ = exporter.from_notebook_node(whole)
+    except Exception:  # noqa: BLE001 - a notebook that it cannot show costs no run: our own page shows it
+        return None
+    return body, HtmlFormatter().get_style_defs(".highlight")
+
+
+def _head(number: int, text: str) -> dict[str, Any]:
+    return {
+        "cell_type": "markdown",
+        "id": f"head-{number}",
+        "metadata": {},
+        "source": f"<h2>{text}</h2>",
+    }
 
 
 def write_reports(pipeline: Pipeline, folder: PipelineFolder, record: PipelineRecord) -> None:

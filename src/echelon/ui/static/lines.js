@@ -1,5 +1,5 @@
 // What the ranks wrote: any of a million lines, and the last ones as they come. The page holds the lines around
-// those that it shows; the server finds them, by their places among those that are wanted (ui/selection.py).
+// those that it shows; the server finds them, by their places among those that are wanted (ui/spool.py).
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/static/preact.js";
 import { count as grouped, plain, time } from "/static/words.js";

@@ -1,5 +1,3 @@
-"""A job as the job file that asks for it again: read back it is the same job, or a comment says what not."""
-
 from __future__ import annotations
 
 from dataclasses import fields, replace
@@ -13,7 +11,7 @@ from tests.model.examples import EXAMPLES, OF_A_COMMAND, settings_of
 
 from echelon.errors import InvalidJob
 from echelon.jobfile import read_job_file, settings_from
-from echelon.jobfile.of_job import job_file_of
+from echelon.jobfile.writing import job_file_of
 from echelon.model.job import Job
 from echelon.model.meaning import JOB_FIELDS, to_job, to_settings
 from echelon.model.settings import NAMES, RoleSettings, Settings, merge

@@ -1,15 +1,28 @@
-"""A pipeline drawn: as text for a terminal, as Mermaid, as SVG. Pure."""
+"""A pipeline as a picture: its graph, where steps and lines are, and the drawing, as text, Mermaid and SVG.
+Pure.
+
+The graph is all that a drawing needs, and small enough for the record of a run. A step is as far to the right
+as steps come before it. A line over several columns has a place of its own in each of them, so that it
+crosses no box; within a column, everything is near what it is joined with."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from itertools import pairwise
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from echelon.notebook.picture.graph import Graph, Node, levels_of
-from echelon.notebook.picture.layout import lay_out
+from echelon.model.program import Step
 from echelon.values import frozen
 
+if TYPE_CHECKING:  # who lists pipelines reads no notebook
+    from echelon.notebook.analysis.pipeline import Pipeline
+    from echelon.notebook.analysis.pipeline import Step as AnalysedStep
+
+_SWEEPS = 4
+Spot = tuple[str, str, int]  # a step ("", NAME, column), or a line on its way (FROM, TO, column)
 # Names that mean something to Mermaid; in capitals they do not, and no step has capitals.
 _MERMAIDS = (
     "call",
@@ -30,6 +43,137 @@ _GAP_DOWN = 34  # between boxes from top to bottom
 _LONGEST = 40  # characters of a name
 _LETTER, _SMALL = 8, 6  # pixels
 _EDGE = 8  # around a picture from top to bottom
+_SIGNS = {
+    "succeeded": "✓",
+    "cached": "✓",
+    "kept": "✓",
+    "failed": "✗",
+    "lost": "✗",
+    "damaged": "✗",
+    "timed-out": "✗",
+    "stopped": "■",
+    "stopping": "■",
+    "running": "▶",
+    "starting": "↑",
+    "restarting": "↻",
+    "not-reached": "○",
+}  # fmt: skip - as words.js has them, too
+_WAITS = "…"
+
+
+@frozen
+class Node:
+    """A step: what comes before it, and which variables it gets from whom."""
+
+    name: str
+    after: tuple[str, ...] = ()
+    gets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    size: str = ""  # in words, where it is more than one process
+
+    @property
+    def sources(self) -> list[str]:
+        """The steps that a line comes from."""
+        return list(dict.fromkeys([*self.after, *self.gets]))
+
+
+Graph = Sequence[Node]
+
+
+def graph_of(pipeline: Pipeline) -> tuple[Node, ...]:
+    """Its steps, in an order in which they can run."""
+    return tuple(
+        Node(name=step.name, after=step.after, gets=_gets(step), size=_size(step)) for step in pipeline.steps
+    )
+
+
+def levels_of(graph: Graph) -> dict[str, int]:
+    """How many steps come before each, one after the other."""
+    found: dict[str, int] = {}
+    for node in graph:
+        found[node.name] = max((found[name] + 1 for name in node.sources if name in found), default=0)
+    return found
+
+
+def _gets(step: AnalysedStep) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for name, source in step.flow.inputs.items():
+        found.setdefault(source, []).append(name)
+    return {source: tuple(sorted(names)) for source, names in found.items()}
+
+
+def _size(step: AnalysedStep) -> str:
+    size = step.size
+    parts = []
+    if size.workers > 1 or size.coordinated:
+        parts.append(f"{size.workers} workers, {size.framework}")
+    if size.parameter_servers:
+        parts.append(f"{size.parameter_servers} parameter servers")
+    if size.gpus:
+        parts.append(f"{size.gpus} GPU{'s' * (size.gpus > 1)}")
+    return ", ".join(parts)
+
+
+@frozen
+class Layout:
+    """Columns and rows, both from 0; a row may be between two others."""
+
+    steps: Mapping[str, tuple[int, float]]
+    lines: Mapping[tuple[str, str], Sequence[tuple[int, float]]]  # the places between the two ends
+    columns: int
+    rows: float
+
+
+def lay_out(graph: Graph) -> Layout:
+    """The places of steps and lines."""
+    levels = levels_of(graph)
+    columns: list[list[Spot]] = [[] for _ in range(max(levels.values(), default=-1) + 1)]
+    beside: dict[Spot, list[Spot]] = {}
+    ways: dict[tuple[str, str], list[Spot]] = {}
+    for node in graph:
+        columns[levels[node.name]].append(("", node.name, levels[node.name]))
+    for node in graph:
+        for source in node.sources:
+            if source not in levels:
+                continue
+            between = range(levels[source] + 1, levels[node.name])
+            way: list[Spot] = [(source, node.name, level) for level in between]
+            for spot in way:
+                columns[spot[2]].append(spot)
+            ends: list[Spot] = [("", source, levels[source]), *way, ("", node.name, levels[node.name])]
+            for one, other in pairwise(ends):
+                beside.setdefault(one, []).append(other)
+                beside.setdefault(other, []).append(one)
+            ways[source, node.name] = way
+    _order(columns, beside)
+    tallest = max(map(len, columns), default=0)
+    rows = {
+        spot: at + (tallest - len(column)) / 2  # a short column stands in the middle
+        for column in columns
+        for at, spot in enumerate(column)
+    }
+    return Layout(
+        steps={node.name: (levels[node.name], rows["", node.name, levels[node.name]]) for node in graph},
+        lines={ends: [(spot[2], rows[spot]) for spot in way] for ends, way in ways.items()},
+        columns=len(columns),
+        rows=float(tallest),
+    )
+
+
+def _order(columns: list[list[Spot]], beside: Mapping[Spot, Sequence[Spot]]) -> None:
+    """Put each spot near the middle of those that it is joined with, from left to right and back."""
+    for sweep in range(_SWEEPS):
+        forward = sweep % 2 == 0
+        for at in range(len(columns)) if forward else reversed(range(len(columns))):
+            other = at - 1 if forward else at + 1
+            if not 0 <= other < len(columns):
+                continue
+            places = {spot: place for place, spot in enumerate(columns[other])}
+            own = {spot: float(place) for place, spot in enumerate(columns[at])}
+            for spot in columns[at]:
+                near = [places[each] for each in beside.get(spot, ()) if each in places]
+                if near:
+                    own[spot] = sum(near) / len(near)
+            columns[at].sort(key=own.__getitem__)
 
 
 @frozen
@@ -207,3 +351,13 @@ def _label(names: Sequence[str]) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def drawing_of(steps: Sequence[Step], runs: Mapping[str, str]) -> str:
+    """Steps as SVG, with the state of each. `runs` are the names, by step, of the runs that boxes lead to."""
+    graph = [Node(name=step.name, after=step.after, gets=step.gets, size=step.size) for step in steps]
+    marks = {
+        step.name: Mark(state=step.state, sign=_SIGNS.get(step.state, _WAITS), run=runs.get(step.name))
+        for step in steps
+    }
+    return as_svg(graph, marks)

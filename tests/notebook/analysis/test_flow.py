@@ -1,11 +1,9 @@
-"""What one cell needs from its notebook."""
-
 from __future__ import annotations
 
 import pytest
 
 from echelon.notebook.analysis.cells import InvalidNotebook
-from echelon.notebook.analysis.one_cell import names_needed
+from echelon.notebook.analysis.flow import names_needed
 
 THERE = {"lr", "model", "log", "train"}
 
