@@ -10,7 +10,7 @@ The modules, as they build on each other::
     steps.py        cells gathered to steps
     flow.py         which names a step's code needs, binds and changes; those that one cell alone needs
     dataflow.py     which step each step gets its variables from
-    tables.py       names that share memory where they are made, and would be copies in later steps
-    unlike.py       what steps do unlike a plain run of all cells, so far as the text shows it
+    unlike.py       what steps do unlike a plain run of all cells, so far as the text shows it; names that
+                    share memory where they are made, and would be copies in later steps
     pipeline.py     all of it together: a notebook as a Pipeline
 """

@@ -3,8 +3,6 @@
 The modules::
 
     script.py    one plain Python script
-    modules.py   the Python modules beside a notebook, which travel with its steps
     pods.py      what pods of an exported pipeline run: a ConfigMap with the step runner and the steps
     tekton.py    a PipelineRun of Tekton, and what it needs beside it
-    text.py      objects of Kubernetes as YAML
     files.py     all of it as files"""
