@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,9 +62,11 @@ def _cases(table: dict[str, tuple[str, int]]) -> list[object]:
     return cases
 
 
-def _cause_of(call: Call, way: str, ranks: int, *words: str) -> dict[str, object]:
+def _cause_of(
+    call: Call, way: str, ranks: int, *words: str, command: tuple[str, ...] = (str(HANG),)
+) -> dict[str, object]:
     more = ("--framework", "torch", "--grace", "2", "-n", str(ranks))
-    done = call("run", "--name", "fm", *more, *words, str(HANG), way)
+    done = call("run", "--name", "fm", *more, *words, *command, way)
     assert done.returncode, "it is not success"
     cause = json.loads(call("status", "fm", "-o", "json").stdout)["root_cause"]
     print(cause["summary"])
@@ -99,6 +102,29 @@ def test_ranks_that_wait_for_each_other(call: Call, way: str, ranks: int) -> Non
     if way == "order" and ranks == 2:
         pattern = rf"rank 1 called broadcast 6 {SHAPE}, where rank 0 called {SIX}"
     assert re.search(pattern, str(cause["summary"])), cause["summary"]
+
+
+# BUG: nothing was known of ranks below a shell, and ranks that torchrun starts were not asked.
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "ranks"), [("reads", 2), ("computes", 3), ("groups", 3), ("stopped", 2)])
+def test_ranks_below_a_shell(call: Call, way: str, ranks: int) -> None:
+    command = ("--", "bash", "-c", f'"$0" {HANG} "$1"; exit $?', sys.executable)
+    cause = _cause_of(call, way, ranks, "--stall", STALL, command=command)
+    assert cause["kind"] == "stuck"
+    assert re.search(_expected(STUCK[way][0], ranks), str(cause["summary"])), cause["summary"]
+    if way == "reads":
+        assert "rank 1: load_batch (hang.py:28)" in str(cause["peers"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["asleep", "order"])
+def test_ranks_that_torchrun_starts(call: Call, way: str) -> None:
+    """Each of two workers has one torchrun, with two ranks of its own."""
+    torchrun = str(Path(sys.executable).with_name("torchrun"))
+    command = ("--procs", "2", "--", torchrun, str(HANG))
+    cause = _cause_of(call, way, 2, "--stall", STALL, command=command)
+    assert cause["kind"] == "stuck"
+    assert re.search(_expected(STUCK[way][0], 4), str(cause["summary"])), cause["summary"]
 
 
 @pytest.mark.slow

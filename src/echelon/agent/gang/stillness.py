@@ -113,7 +113,9 @@ class Stillness:
             return (False, found) if silent else None
         if found.kind in (hang.STACKS, hang.ELSEWHERE):
             return (found.kind == hang.STACKS, found) if silent else None
-        waited_for = (self._ranks.get(rank, self.limit) for rank in found.ranks)
+        # Of one that is not a rank of ours, as torchrun's, the silence is that of all.
+        all_of_them = self.silence(busy)
+        waited_for = (self._ranks.get(rank, all_of_them) for rank in found.ranks if rank not in gone)
         return (True, found) if all(seconds >= self.limit for seconds in waited_for) else None
 
     def is_debugged(self) -> bool:

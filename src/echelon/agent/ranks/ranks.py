@@ -164,12 +164,14 @@ class Ranks:
         seconds = stopping.time_left(name, self._task.grace) if within is None else within
         if ask_first and not self._stopping:
             self._stopping = True
-            running = {
-                rank.number: (pid, rank.streams[-1]) for pid, rank in self._ranks.items() if not rank.launcher
-            }
             then = partial(self._stop_after_answers, name, seconds)
-            from echelon.agent.ranks.stuck import stacks
+            from echelon.agent.ranks.stuck import looking, stacks
 
+            running = {
+                rank.number: ([pid, *looking.pythons(rank.looks)][-1], rank.streams[-1])
+                for pid, rank in self._ranks.items()
+                if not rank.launcher
+            }
             if ask_first == "look":
                 self.look("stacks", partial(self._stop_after_look, name, seconds))
             elif ask_first == "all":
@@ -294,7 +296,7 @@ class Ranks:
 
     def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str]) -> None:
         log = open_log(rank, self._task.logs, self._sink, self._generation)
-        if interpreter.is_python(argv[0]):
+        if not rank.launcher:  # another program may start Python, as a shell does
             env = launch.with_ahead(dict(env), {"PYTHONPATH": launch.STARTUP})
             env[launch.LOOKS] = rank.looks = launch.looks_of(self._task, rank.number, self._generation)
         opened = self._open_terminal(rank)
@@ -440,9 +442,8 @@ class Ranks:
 
         if rank.code:
             left = dumps.read(rank.looks, rank.number)
-            if left is not None:
-                self.left[str(rank.number)] = left
-            dumps.keep(rank.looks, rank.number, self._task.logs)
+            self.left.update((str(number), look) for number, look in left.items())
+            dumps.keep(rank.looks, self._task.logs)
         looking.forget(rank.looks)
 
     def _check_launcher(self, path: str, roll: Roll) -> None:
@@ -464,8 +465,8 @@ class Ranks:
         return which(python, path=path) or python
 
     def _stop_after_look(self, name: str, seconds: float, looks: dict[str, dict[str, Any]]) -> None:
-        if self._stopping:
-            self.left.update(looks)
+        if self._stopping:  # what a rank has left that ended meanwhile tells more
+            self.left = dict(looks, **self.left)
         self._stop_after_answers(name, seconds, {})
 
     def _stop_after_answers(self, name: str, seconds: float, places: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 
-from echelon.agent.ranks import interpreter, sockets
+from echelon.agent.ranks import sockets
 from echelon.agent.ranks.launching.launch import with_ahead
 from echelon.agent.ranks.processes import die_with_parent, send
 from echelon.agent.remote.call import Call
@@ -74,8 +74,7 @@ def _run(call: Call, rank: int, command: list[str]) -> int:
         for number, (_, theirs) in enumerate(pipes, 1):
             os.dup2(theirs, number)
         changed = _changed(dict(os.environ), env)
-        if interpreter.is_python(command[0]):
-            with_ahead(changed, {"PYTHONPATH": str(answer.get("python_path"))})
+        with_ahead(changed, {"PYTHONPATH": str(answer.get("python_path"))})
         _become(command, changed)
     for pipe in pipes:
         for end in pipe:

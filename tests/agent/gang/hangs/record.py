@@ -38,12 +38,12 @@ def record(way: str, ranks: int, folder: Path) -> dict[str, dict[str, Any]]:
                     pass
             time.sleep(_SETTLED)
             alive = {rank: each.pid for rank, each in enumerate(started) if each.poll() is None}
-            return _settled_look(alive, folder)
+            return settled_look(alive, folder)
     finally:
         os.close(writer)
 
 
-def _settled_look(alive: dict[int, int], folder: Path) -> dict[str, dict[str, Any]]:
+def settled_look(alive: dict[int, int], folder: Path) -> dict[str, dict[str, Any]]:
     """The first look that is like the one before it: on a busy machine ranks are still on their way."""
     looks = _look(alive, folder)
     for _ in range(_MOST_LOOKS):

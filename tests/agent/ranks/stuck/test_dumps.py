@@ -29,13 +29,20 @@ def start(tmp_path: Path) -> str:
 
 
 def test_the_dump_of_nccl_s_watchdog(start: str) -> None:
-    Path(start + ".dump.0").write_bytes(DUMP)
-    found = dumps.read(start, 0)
-    assert found is not None
+    Path(start + ".7.dump.0").write_bytes(DUMP)
+    found = dumps.read(start, 0)[0]
     group = found["recorder"]["groups"]["0"]
     assert (found["recorder"]["rank"], group["called"], group["done"], group["ranks"]) == (0, 6, 5, [0])
     assert group["calls"]["6"][:3] == ["all_reduce", "[64, 64]", "float32"]
     assert (found["place"], found["collective"]) == ("all_reduce (train.py:10)", True)
+
+
+def test_a_dump_of_another_number_is_not_the_rank_s(start: str) -> None:
+    """As where each rank is a world of its own; but below torchrun it is that rank's."""
+    Path(start + ".7.dump.3").write_bytes(DUMP)
+    assert dumps.read(start, 0) == {}
+    Path(start + ".7.12.dump.3").write_bytes(DUMP)
+    assert list(dumps.read(start, 0)) == [3]
 
 
 def test_of_several_ranks_the_verdict() -> None:
@@ -63,9 +70,8 @@ def test_what_a_rank_wrote_at_its_end(start: str) -> None:
     for entry in done["entries"]:
         entry["retired"] = True
     head = json.dumps({**json.loads(head), "frames": FRAMES}).encode()
-    Path(start + ".last").write_bytes(b"\n".join([head, json.dumps(done).encode()]))
-    found = dumps.read(start, 0)
-    assert found is not None
+    Path(start + ".7.last").write_bytes(b"\n".join([head, json.dumps(done).encode()]))
+    found = dumps.read(start, 0)[0]
     assert (found["place"], found["collective"]) == ("all_reduce (train.py:88)", True)
     assert [group["done"] for _, group in sorted(found["recorder"]["groups"].items())] == [300, 300]
 
@@ -74,9 +80,8 @@ def test_a_rank_that_failed_elsewhere_waits_in_nothing(start: str) -> None:
     head, *rest = GLOO.split(b"\n")
     head = json.dumps({**json.loads(head), "frames": FRAMES[1:]}).encode()
     before = recorder.read(GLOO)
-    Path(start + ".last").write_bytes(b"\n".join([head, *rest]))
-    found = dumps.read(start, 0)
-    assert found is not None
+    Path(start + ".7.last").write_bytes(b"\n".join([head, *rest]))
+    found = dumps.read(start, 0)[0]
     assert (found["collective"], found["recorder"]) == (False, before)
 
 
@@ -99,9 +104,9 @@ def test_nothing_that_a_pickle_names_is_called(start: str, tmp_path: Path) -> No
         dump = dumps.unpickle(DUMP)
         dump["entries"][-1]["profiling_name"] = Stranger(call, *words)
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-            Path(start + ".dump.0").write_bytes(pickle.dumps(dump, protocol))
-            assert dumps.read(start, 0) is None
-    assert [path.name for path in tmp_path.iterdir()] == ["look-0-0.dump.0"]
+            Path(start + ".7.dump.0").write_bytes(pickle.dumps(dump, protocol))
+            assert dumps.read(start, 0) == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["look-0-0.7.dump.0"]
 
 
 def _itself() -> Any:
@@ -128,21 +133,20 @@ def _itself() -> Any:
     ],
 )
 def test_what_is_no_dump(start: str, data: bytes) -> None:
-    Path(start + ".dump.0").write_bytes(data)
-    found = dumps.read(start, 0)
-    assert found is None
+    Path(start + ".7.dump.0").write_bytes(data)
+    assert dumps.read(start, 0) == {}
 
 
 def test_a_dump_that_is_too_long_is_not_read(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dumps, "_LONGEST", len(DUMP) - 1)
-    Path(start + ".dump.0").write_bytes(DUMP)
-    assert dumps.read(start, 0) is None
+    Path(start + ".7.dump.0").write_bytes(DUMP)
+    assert dumps.read(start, 0) == {}
 
 
 def test_the_dump_is_kept_for_torch_s_own_tools(start: str, tmp_path: Path) -> None:
-    dumps.keep(start, 0, str(tmp_path / "logs"))
+    dumps.keep(start, str(tmp_path / "logs"))
     assert not (tmp_path / "logs").exists(), "there was none"
-    Path(start + ".dump.0").write_bytes(DUMP)
-    dumps.keep(start, 0, str(tmp_path / "logs"))
+    Path(start + ".7.dump.0").write_bytes(DUMP)
+    dumps.keep(start, str(tmp_path / "logs"))
     assert (tmp_path / "logs" / "flight-recorder" / "rank_0").read_bytes() == DUMP
-    dumps.keep(start, 0, "/dev/null/logs")  # no folder can be made: no error
+    dumps.keep(start, "/dev/null/logs")  # no folder can be made: no error

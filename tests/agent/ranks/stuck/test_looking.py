@@ -36,12 +36,13 @@ class Rank:
     def __init__(self, folder: Path) -> None:
         self.start_of_files = str(folder / "look")
         self.folder = folder
+        self.words: list[str] = []  # what starts its Python
         self.process: subprocess.Popen[str] | None = None
 
     def start(self, program: str, python: str = sys.executable, **env: str) -> subprocess.Popen[str]:
         (self.folder / "train.py").write_text(textwrap.dedent(program))
         self.process = subprocess.Popen(
-            [python, str(self.folder / "train.py")],
+            [*self.words, python, str(self.folder / "train.py")],
             env={**os.environ, "PYTHONPATH": launch.STARTUP, launch.LOOKS: self.start_of_files, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -51,7 +52,15 @@ class Rank:
         assert self.process.stdout.readline() == "up\n"
         return self.process
 
+    def files(self) -> str:
+        """Where the files of its own process begin."""
+        assert self.process is not None
+        return f"{self.start_of_files}.{self.process.pid}"
+
     def look(self, *, only_recorders: bool = False) -> dict[str, Any]:
+        return self.looks(only_recorders=only_recorders)["0"]
+
+    def looks(self, *, only_recorders: bool = False) -> dict[str, dict[str, Any]]:
         assert self.process is not None
         loop = Loop()
         found: list[dict[str, dict[str, Any]]] = []
@@ -63,10 +72,12 @@ class Rank:
         looking.look(loop, {0: (self.process.pid, self.start_of_files)}, take, only_recorders)
         loop.run()
         loop.close()
-        return found[0]["0"]
+        return found[0]
 
     def end(self) -> tuple[str, str]:
         assert self.process is not None
+        for pid in looking.pythons(self.start_of_files):  # which may be below it
+            os.kill(pid, signal.SIGKILL)
         self.process.kill()
         return self.process.communicate(timeout=PATIENCE)
 
@@ -85,7 +96,7 @@ def test_a_rank_tells_where_it_is_and_its_output_shows_nothing(rank: Rank, versi
     look = rank.look()
     assert (look["collective"], look["state"]) == (False, "S")
     assert rank.look()["trace"] == look["trace"]
-    assert Path(rank.start_of_files + ".stacks").read_bytes() == b""
+    assert Path(rank.files() + ".stacks").read_bytes() == b""
     assert rank.end() == ("", "")
 
 
@@ -154,6 +165,66 @@ def test_a_python_that_closes_all_files_is_not_harmed(rank: Rank) -> None:
     assert rank.process.poll() is None
 
 
+# BUG: nothing was known of it but that the shell waits.
+@pytest.mark.parametrize("words", [["sh", "-c", '"$0" "$@"; true'], ["sh", "-c", 'exec "$0" "$@"'], ["nice"]])
+def test_a_rank_below_a_shell_tells_where_it_is(rank: Rank, words: list[str]) -> None:
+    rank.words = words
+    process = rank.start(WAITS)
+    wait_until(lambda: rank.look().get("place") == "wait_for_ever (train.py:5)", "its sleep")
+    for pid in looking.pythons(rank.start_of_files):
+        os.kill(pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+    assert rank.looks() == {}, "it has ended"
+
+
+def test_of_several_pythons_the_one_with_process_groups_counts(rank: Rank) -> None:
+    """As of a training whose output another one reads, or that a service runs beside."""
+    write_torch(rank.folder, "2.15.0")
+    (rank.folder / "beside.py").write_text("import time\ntime.sleep(1000)\n")
+    beside = f'"$0" {rank.folder}/beside.py & "$0" "$@" & "$0" {rank.folder}/beside.py'
+    rank.words = ["sh", "-c", beside]
+    rank.start(IMPORTS + "    import time\n    time.sleep(1000)\n", ECHELON_RANKS="2")
+    wait_until(lambda: len(looking.pythons(rank.start_of_files)) == 3, "all of them")
+    wait_until(lambda: "recorder" in rank.look(), "torch is there")
+    look = rank.look()
+    assert look["recorder"]["groups"]["0"]["ranks"] == [0, 1]
+    assert str(look["place"]).endswith("(train.py:6)")
+
+
+STARTS = """
+    import os, subprocess, sys
+    ranks = [
+        subprocess.Popen([sys.executable, os.environ["SCRIPT"]], env={**os.environ, "RANK": str(rank)})
+        for rank in (4, 5)
+    ]
+    print("up", flush=True)
+    for each in ranks:
+        each.wait()
+"""
+SCRIPT = """
+    import json, os, time, torch.distributed, torch._C._distributed_c10d
+    torch.distributed.distributed_c10d.Group.rank = lambda group: int(os.environ["RANK"])
+    time.sleep(1000)
+"""
+
+
+def test_what_torchrun_starts_are_ranks_themselves(rank: Rank) -> None:
+    write_torch(rank.folder, "2.15.0")
+    (rank.folder / "script.py").write_text(textwrap.dedent(SCRIPT))
+    (rank.folder / "torchrun").write_text(textwrap.dedent(STARTS))
+    rank.words = [sys.executable, str(rank.folder / "torchrun")]
+    rank.start("", ECHELON_RANKS="2", SCRIPT=str(rank.folder / "script.py"))
+    wait_until(lambda: sorted(rank.looks()) == ["4", "5"], "both ranks")
+
+
+# BUG: it was one that does not answer, in place of what it had left.
+def test_a_rank_that_ends_while_it_is_looked_at_is_left_out(rank: Rank) -> None:
+    process = rank.start("import signal\nprint('up', flush=True)\nsignal.pause()\n")
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert rank.looks() == {}
+
+
 def test_files_of_a_rank_that_has_ended_are_removed(rank: Rank) -> None:
     rank.start(WAITS)
     looking.forget(rank.start_of_files)
@@ -204,7 +275,7 @@ def test_where_torch_s_watchdog_writes_its_dump(rank: Rank, version: str, name: 
     write_torch(rank.folder, version)
     process = rank.start(IMPORTS, ECHELON_RANKS="2")
     expected = {"TORCH_FR_BUFFER_SIZE": "500", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
-    expected[name] = rank.start_of_files + ".dump."
+    expected[name] = rank.files() + ".dump."
     assert process.stdout is not None
     assert ast.literal_eval(process.stdout.read()) == expected  # some of it may be read already
 
@@ -222,11 +293,10 @@ def test_a_rank_that_an_exception_ends_writes_what_the_recorder_has(rank: Rank) 
     write_torch(rank.folder, "2.15.0")
     process = rank.start(IMPORTS + "    1 / 0\n", ECHELON_RANKS="2")
     assert "ZeroDivisionError" in process.communicate(timeout=PATIENCE)[1]
-    left = dumps.read(rank.start_of_files, 0)
-    assert left is not None
+    left = dumps.read(rank.start_of_files, 0)[0]
     assert (left["place"], left["collective"]) == ("<module> (train.py:5)", False)
     assert left["recorder"]["groups"]["0"]["ranks"] == [0, 1]
-    Path(rank.start_of_files + ".dump.17").touch()  # of a child
+    Path(rank.files() + ".dump.17").touch()  # of a child
     looking.forget(rank.start_of_files)
     assert list(rank.folder.glob("look*")) == []
 
@@ -237,7 +307,7 @@ def test_a_rank_that_an_exception_ends_writes_what_the_recorder_has(rank: Rank) 
 def test_a_rank_that_ends_otherwise_writes_nothing(rank: Rank, ending: str) -> None:
     write_torch(rank.folder, "2.15.0")
     rank.start(IMPORTS + ending, ECHELON_RANKS="2").communicate(timeout=PATIENCE)
-    assert not Path(rank.start_of_files + ".last").exists()
+    assert not Path(rank.files() + ".last").exists()
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import zlib
+from itertools import takewhile
 
 from echelon.agent.ranks.stuck import recorder, stacks
 
@@ -24,40 +25,65 @@ FOLDER = "flight-recorder"  # in a worker's logs: what torch's own fr_trace read
 _LONGEST = 32 << 20  # bytes of a file
 
 
-def read(start: str, rank: int) -> dict[str, Any] | None:
-    """What is known of a rank whose files begin so, as `looking.look` tells it; None if nothing is left."""
-    answer = _read(start + LAST)
-    told = recorder.read(answer)
-    if told is not None and told["groups"]:
-        frames = recorder.read_frames(answer)
-        if stacks.is_collective(frames):
-            recorder.give_up_newest(told)
-        return _look(told, frames)
-    plain = unpickle(_read(start + DUMP + str(rank)))
-    told = recorder.read_dump(rank, plain)
-    return None if told is None else _look(told, recorder.frames_of_wait(plain))
-
-
-def names(start: str) -> list[str]:
-    """How the names of all dumps end that begin so; where a rank is a launcher, its children have some."""
-    folder, name = os.path.split(start + DUMP)
+def files(start: str) -> list[str]:
+    """All files of a rank whose names begin so, of each of its processes."""
+    folder, name = os.path.split(start + ".")
     try:
-        files = os.listdir(folder)
+        return sorted(os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(name))
     except OSError:
         return []
-    return [DUMP + file[len(name) :] for file in files if file.startswith(name)]
 
 
-def keep(start: str, rank: int, logs: str) -> None:
-    """Keep the dump beside the rank's log, for torch's own tools."""
-    data = _read(start + DUMP + str(rank))
-    if data:
-        try:
-            os.makedirs(os.path.join(logs, FOLDER), exist_ok=True)
-            with open(os.path.join(logs, FOLDER, "rank_%d" % rank), "wb") as file:
-                file.write(data)
-        except OSError:  # no room, or no folder for logs: it was read, and that is enough
-            pass
+def writer_of(path: str, start: str) -> tuple[int, bool]:
+    """The process that such a file is of, and whether that is a rank by torch's numbers: the name has its
+    starter, such as torchrun, before it.
+    """
+    numbers = list(takewhile(str.isdigit, path[len(start) + 1 :].split(".")))
+    return (int(numbers[-1]) if numbers else 0), len(numbers) > 1
+
+
+def read(start: str, rank: int) -> dict[int, dict[str, Any]]:
+    """What is known of a rank whose files begin so, as `looking.look` tells it: of itself, or of the ranks
+    that it has started.
+    """
+    left: dict[int, dict[str, Any]] = {}
+    for path in files(start):  # `.last` comes after the dump of the same process, and counts
+        is_one_itself = writer_of(path, start)[1]
+        number = path.rpartition(DUMP)[2]
+        if path.endswith(LAST):
+            look = _read_last(_read(path))
+            if look is not None:
+                left[int(look["recorder"]["rank"]) if is_one_itself else rank] = look
+        elif DUMP in path and number.isdigit() and (is_one_itself or int(number) == rank):
+            plain = unpickle(_read(path))
+            told = recorder.read_dump(int(number), plain)
+            if told is not None:
+                left[int(number)] = _look(told, recorder.frames_of_wait(plain))
+    return left
+
+
+def _read_last(answer: bytes) -> dict[str, Any] | None:
+    told = recorder.read(answer)
+    if told is None or not told["groups"] or not isinstance(told["rank"], int):
+        return None
+    frames = recorder.read_frames(answer)
+    if stacks.is_collective(frames):
+        recorder.give_up_newest(told)
+    return _look(told, frames)
+
+
+def keep(start: str, logs: str) -> None:
+    """Keep the dumps beside the rank's log, for torch's own tools."""
+    for path in files(start):
+        number = path.rpartition(DUMP)[2]
+        data = _read(path) if DUMP in path and number.isdigit() else b""
+        if data:
+            try:
+                os.makedirs(os.path.join(logs, FOLDER), exist_ok=True)
+                with open(os.path.join(logs, FOLDER, "rank_" + number), "wb") as file:
+                    file.write(data)
+            except OSError:  # no room, or no folder for logs: it was read, and that is enough
+                pass
 
 
 def _look(told: dict[str, Any], frames: list[tuple[str, str, str]]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Looks where the ranks of a worker are, without a trace in their output: for a gang that has been silent.
 
 A rank's Python writes its stacks to a file on a signal of their own, and with torch the state of its flight
-recorder when a byte comes through its pipe (`launching/startup/`). Beside that, the kernel tells whether a
-process is stopped, and what it reads. A rank that does not answer is told as one that does not."""
+recorder when a byte comes through its pipe (`launching/startup/`). The files have the process in their names:
+it may be a child of the rank's, as below a shell, and torchrun has several. Beside that, the kernel tells
+whether a process is stopped, and what it reads. A rank that does not answer is told as one that does not."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ SIGNAL = 55  # as in launching/startup/sitecustomize.py, like the names of the f
 PATIENCE = 3.0  # seconds for the answers
 _LOOK = 0.05
 _LONGEST = 64 << 20  # bytes of an answer
-_FILES = (".stacks", ".ask", ".new", ".answer", dumps.LAST)
+_STACKS_FD = 1000  # of a rank's Python, as there
 # The numbers of system calls that take a descriptor and wait for what is behind it.
 _CALLS = {
     "x86_64": {0: "reading", 17: "reading", 19: "reading", 1: "writing", 18: "writing", 73: "locking"},
@@ -32,11 +33,31 @@ _CALLS = {
 
 def forget(start: str) -> None:
     """Remove the files of a rank that has ended."""
-    for ending in (*_FILES, *dumps.names(start)):
+    for path in dumps.files(start):
         try:
-            os.unlink(start + ending)
+            os.unlink(path)
         except OSError:
             pass
+
+
+def pythons(start: str) -> dict[int, str]:
+    """The processes of a rank that can be asked, its own or Pythons below it, the newest last, and where the
+    files of each begin.
+    """
+    found = {}
+    for path in dumps.files(start):
+        pid = dumps.writer_of(path, start)[0]
+        if path.endswith(".stacks") and _writes_to(pid, path):
+            found[pid] = path[: -len(".stacks")]
+    return dict(sorted(found.items()))
+
+
+def _writes_to(pid: int, path: str) -> bool:
+    """Whether the process is there that has opened this file, and no other with its number."""
+    try:
+        return os.path.samefile("/proc/%d/fd/%d" % (pid, _STACKS_FD), path)
+    except OSError:
+        return False
 
 
 def look(
@@ -49,27 +70,57 @@ def look(
     """Ask the ranks, each given with its process and where its files begin, and call `then()` with what is
     known of each: `place`, `trace` (a digest of the stack), `collective` (whether it waits in a library of
     them), `debugged` (whether it is in a debugger of Python's), `state` and `does` as the kernel tells them,
-    and `recorder`, as `read` makes it of the answer. With `only_recorders` no signal is sent.
+    and `recorder`, as `read` makes it of the answer. With `only_recorders` no signal is sent. A rank that
+    has ended meanwhile is left out: what it has left tells more (`dumps.py`).
     """
-    asked = {rank: _Asked(pid, start, not only_recorders, read) for rank, (pid, start) in ranks.items()}
+    asked = {
+        rank: [
+            _Asked(each, begins, dumps.writer_of(begins, start)[1], not only_recorders, read)
+            for each, begins in (pythons(start) or {pid: "%s.%d" % (start, pid)}).items()
+        ]
+        for rank, (pid, start) in ranks.items()
+    }
+    everyone = [each for some in asked.values() for each in some]
     deadline = time.monotonic() + PATIENCE
 
     def wait() -> None:
-        answered = [each.has_answered() for each in asked.values()]  # of each: it reads what there is by now
+        answered = [each.has_answered() for each in everyone]  # of each: it reads what there is by now
         if time.monotonic() < deadline and not all(answered):
             loop.call_later(_LOOK, wait)
         else:
-            then({str(rank): each.answer() for rank, each in asked.items()})
+            found: dict[str, dict[str, Any]] = {}
+            for rank, some in asked.items():
+                found.update(_of_rank(rank, some))
+            then(found)
 
     loop.call_later(_LOOK, wait)
 
 
+def _of_rank(rank: int, asked: list[_Asked]) -> dict[str, dict[str, Any]]:
+    """What is known of a rank by its processes: those that torchrun has started are ranks themselves; else
+    the one that is in a process group is the rank, or the newest.
+    """
+    answers = [(each, each.answer()) for each in asked]
+    living = [
+        (each, found) for each, found in answers if found["state"] not in ("", "Z") or found.get("recorder")
+    ]
+    told = [(each, found) for each, found in living if (found.get("recorder") or {}).get("groups")]
+    ranks = {str(found["recorder"]["rank"]): found for each, found in told if each.is_one_itself}
+    return ranks or {str(rank): found for _, found in (told or living)[-1:]}
+
+
 class _Asked:
-    """One rank that was asked, and what it has answered so far."""
+    """One process of a rank that was asked, and what it has answered so far."""
 
     def __init__(
-        self, pid: int, start: str, stack: bool, read: Callable[[bytes], dict[str, Any] | None]
+        self,
+        pid: int,
+        start: str,
+        is_one_itself: bool,
+        stack: bool,
+        read: Callable[[bytes], dict[str, Any] | None],
     ) -> None:
+        self.is_one_itself = is_one_itself
         self._read = read
         self._pid = pid
         self._start = start

@@ -20,10 +20,46 @@ _NATIVE = "torch._C._distributed_c10d"
 _KEPT = "500"  # collectives that torch's flight recorder keeps
 _WAIT = 2.0  # seconds for what it has at the end of a rank
 _last: list = []  # type: ignore[type-arg]  # where the rank was then
+# Programs of Python's that start the training's own, and hand on to those what they have found. What the
+# first ones start are ranks by torch's numbers.
+_RANKS_STARTERS = frozenset(
+    (
+        "torchrun",
+        "torch.distributed.run",
+        "torch.distributed.launch",
+        "accelerate",
+        "accelerate.commands.launch",
+        "deepspeed",
+        "deepspeed.launcher.runner",
+        "deepspeed.launcher.launch",
+    )
+)
+_STARTERS = _RANKS_STARTERS | {"conda", "mamba"}
 
 
-def _restore_path(here: str) -> None:
+def _name_of_program() -> str:
+    """What this Python runs: the script's name, or the module's."""
+    try:
+        with open("/proc/self/cmdline", "rb") as file:
+            words = iter(os.fsdecode(file.read()).split("\0")[1:])
+    except OSError:
+        return ""
+    for word in words:
+        if word in ("-X", "-W"):
+            next(words, "")
+        elif word == "-m":
+            return next(words, "")
+        elif not word.startswith("-"):
+            return os.path.basename(word)
+        elif word.startswith("-c"):
+            break
+    return ""
+
+
+def _restore_path(here: str, hands_on: bool) -> None:
     sys.path[:] = [each for each in sys.path if each != here]
+    if hands_on:
+        return
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if here in folders:
         folders.remove(here)
@@ -44,13 +80,19 @@ def _register() -> None:
         pass
 
 
-def _answer_looks() -> None:
+def _answer_looks(hands_on: bool) -> None:
     """Stacks go to a file of the agent's, on a signal of their own. What torch's flight recorder has, a
-    thread tells that sleeps in `read`; it is there from when torch is imported by one of several ranks.
+    thread tells that sleeps in `read`; it is there from when torch is imported by one of several ranks. The
+    names of the files have the process, since below a shell there may be several.
     """
-    start = os.environ.pop(_LOOKS, "")
+    start = os.environ.get(_LOOKS, "")
     if not start:
         return
+    start = "%s.%d" % (start, os.getpid())
+    if not hands_on:
+        del os.environ[_LOOKS]
+    elif _program in _RANKS_STARTERS:
+        os.environ[_LOOKS] = start
     try:
         import faulthandler
 
@@ -60,7 +102,8 @@ def _answer_looks() -> None:
         faulthandler.register(_LOOK_SIGNAL, file=_STACKS_FD, all_threads=True)
     except Exception:  # noqa: S110 - as above; or few descriptors are allowed, or the disk is full
         pass
-    if os.environ.get("ECHELON_RANKS", "1") != "1":
+    several = any(os.environ.get(name, "1") != "1" for name in ("ECHELON_RANKS", "WORLD_SIZE"))
+    if several and not hands_on:
         sys.meta_path.insert(0, _WhenTorchComes(start))
 
 
@@ -225,12 +268,14 @@ def _let_jax_go(failed: type, error: object, traceback: object) -> None:
         atexit.unregister(getattr(sys.modules.get("jax._src.api"), "clean_up", None))  # type: ignore[arg-type]
 
 
-_restore_path(os.path.dirname(__file__))
+_program = _name_of_program()
+_hands_on = _program in _STARTERS
+_restore_path(os.path.dirname(__file__), _hands_on)
 if "JAX_COORDINATOR_ADDRESS" in os.environ:
     sys.excepthook = _let_jax_go
 atexit.register(_end_without_peers)
 _register()
-_answer_looks()
+_answer_looks(_hands_on)
 _write_whole_lines()
 _own = sys.modules.pop(__name__)
 try:
