@@ -82,7 +82,7 @@ def _show_place(target: Mapping[str, str | None], *, live: bool) -> None:
     from echelon.api import engine_at
     from echelon.cli.printing import render
     from echelon.cli.printing.render_cluster import cluster_usage
-    from echelon.cli.printing.render_machine import machine_usage
+    from echelon.cli.printing.render_usage import machine_usage
     from echelon.engines.abilities import required
     from echelon.model.engine.usage import ClusterUsage, MachineUsage
 

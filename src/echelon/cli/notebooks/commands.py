@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.former import renamed
-from echelon.cli.help import Group, SectionedCommand
-from echelon.cli.notebooks.compiling import compile_notebook
-from echelon.cli.notebooks.parameters import pairs
+from echelon.cli.help import Group, SectionedCommand, renamed
+from echelon.cli.notebooks.compiling import compile_notebook, pairs
 from echelon.cli.notebooks.server import jupyter
 from echelon.cli.options import place_of, step_options, target_of, target_options
 from echelon.cli.printing.say import say, style
@@ -20,9 +18,11 @@ from echelon.model.former import FORMER
 from echelon.model.settings import OF_STEPS, ON_KUBERNETES, Settings
 
 if TYPE_CHECKING:
+    from echelon.engines.base import Engine
     from echelon.handle import Run
     from echelon.model.status import Status
     from echelon.notebook.analysis.cells import Cell, Notebook
+    from echelon.notebook.execution.running import Preview
     from echelon.notebook.kept.folder import PipelineRecord
 
 _NOTEBOOK = click.argument("notebook", metavar="FILE", type=click.Path(path_type=Path))
@@ -174,9 +174,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         render.notice(one_line(text))
 
     if options["dry_run"]:
-        from echelon.cli.notebooks.preview import show_preview
-
-        show_preview(preview_notebook(request, engine, tell), engine, format_)
+        _show_preview(preview_notebook(request, engine, tell), engine, format_)
         return 0
     started = run_notebook(request, engine, tell)
     if engine.traits.remote:
@@ -397,3 +395,25 @@ def _as_data(status: Status) -> dict[str, Any]:
     for step in found["steps"].values():
         del step["files"]
     return {**made, **found}
+
+
+def _show_preview(preview: Preview, engine: Engine, format_: str) -> None:
+    """Each step after the other, as `run --dry-run` shows a run; as YAML, all objects in one stream."""
+    from echelon.admission import find_plan
+    from echelon.cli.printing import render
+
+    if preview.volume is not None and format_ == "text":
+        volume = preview.volume
+        one = "pods of one node" if volume.one_node else "pods of all nodes"
+        made = "which is made for the run" if volume.made else "which exists"
+        render.notice(f"variables and files go through {volume}, {made}, for {one}")
+    if format_ == "json":
+        jobs = {name: prepared.job for name, prepared in preview.steps.items()}
+        render.data({"name": preview.name, "volume": preview.volume, "steps": jobs}, format_)
+        return
+    for number, (name, prepared) in enumerate(preview.steps.items()):
+        if format_ == "text":
+            say(style(f"step {name}", bold=True))
+        elif number:
+            click.echo("---")
+        render.preview(prepared, find_plan(prepared.job, engine, tell=render.notice), engine, format_)

@@ -1,4 +1,4 @@
-"""`echelon notebook compile`: a notebook for Tekton, or as a plain script."""
+"""`echelon notebook compile`: a notebook for Tekton, or as a plain script; and parameters as flags."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from echelon.errors import InvalidJob
+
 if TYPE_CHECKING:
     from echelon.notebook.export.files import Kind
 
 _FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared", "restarts")
+
+
+def pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    """The names and texts of `--param NAME=VALUE`."""
+    pairs = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise InvalidJob("param", text, "is not NAME=VALUE", hint="--param lr=0.01")
+        pairs[name] = value
+    return pairs
 
 
 @click.command("compile", short_help="Write a notebook for Tekton, or as a plain script.")
@@ -56,7 +69,6 @@ def compile_notebook(
       kubectl apply -f tekton/train-needed.yaml && kubectl create -f tekton/train-run.yaml
       echelon notebook compile --to python train.ipynb --param lr=0.01 > train.py
     """
-    from echelon.cli.notebooks.parameters import pairs
     from echelon.cli.printing import render
     from echelon.notebook.analysis.pipeline import read_pipeline
     from echelon.notebook.export.files import compiled, write_files
