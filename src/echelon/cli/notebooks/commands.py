@@ -142,7 +142,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     from echelon.cli.printing import render
     from echelon.model.resources import parse_duration
     from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
-    from echelon.notebook.kept.folder import Options
+    from echelon.notebook.kept.folder import PipelineOptions
     from echelon.preparation.sources import find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
@@ -156,13 +156,11 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         only=options["only"],
         root=options["results"],
         timeout=parse_duration("timeout", options["timeout"]) if options["timeout"] else None,
-        options=Options(
-            python=options["python"],
+        options=PipelineOptions(
+            settings=_step_settings(options),
             cache=options["cache"],
-            restarts=options["restarts"],
             parallel=options["parallel"],
             no_gpus=options["no_gpus"],
-            pods=_pod_settings(options),
             image=options["image"],
             volume=options["volume"],
             volume_mode=options["volume_mode"],
@@ -304,14 +302,15 @@ def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...
     return 0
 
 
-def _pod_settings(options: Mapping[str, Any]) -> Settings:
-    """What flags and [tool.echelon] say of pods."""
+def _step_settings(options: Mapping[str, Any]) -> Settings:
+    """What flags and [tool.echelon] say of all steps."""
     from echelon.jobfile import settings_from
     from echelon.preparation.sources import find_surroundings, gather
 
     given = {name: options[name] for name in (*OF_STEPS, *FORMER) if options.get(name) not in (None, ())}
     found = gather(settings_from(given, source="the command line"), find_surroundings())
-    return Settings(**{name: getattr(found, name) for name in OF_STEPS})
+    settings = {name: getattr(found, name) for name in OF_STEPS}
+    return Settings(**settings, python=options["python"], restarts=options["restarts"] or None)
 
 
 def _cell_row(cell: Cell, steps: Sequence[str]) -> dict[str, Any]:

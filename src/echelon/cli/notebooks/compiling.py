@@ -12,7 +12,8 @@ from echelon.errors import InvalidJob
 if TYPE_CHECKING:
     from echelon.notebook.export.files import Kind
 
-_FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared", "restarts")
+_OF_STEPS = ("image", "namespace", "restarts")
+_OF_CLAIM = ("claim", "size", "storage_class", "shared")
 
 
 def pairs(texts: tuple[str, ...]) -> dict[str, str]:
@@ -70,14 +71,17 @@ def compile_notebook(
       echelon notebook compile --to python train.ipynb --param lr=0.01 > train.py
     """
     from echelon.cli.printing import render
+    from echelon.model.settings import Settings
     from echelon.notebook.analysis.pipeline import read_pipeline
     from echelon.notebook.export.files import compiled, write_files
-    from echelon.notebook.export.tekton import Wishes
+    from echelon.notebook.export.tekton import RunClaim
 
-    given = {name: options[name] for name in _FOR_TEKTON if options[name] is not None}
+    given = {name: options[name] for name in (*_OF_STEPS, *_OF_CLAIM) if options[name] is not None}
     if kind == "python" and given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} is for --to tekton.")
-    made = compiled(read_pipeline(notebook, pairs(params)), kind, Wishes(**given))
+    settings = Settings(**{name: options[name] for name in _OF_STEPS})
+    claim = RunClaim(**{name: value for name, value in given.items() if name in _OF_CLAIM})
+    made = compiled(read_pipeline(notebook, pairs(params)), kind, settings, claim)
     for note in made.notes:
         render.notice(note)
     if into is None:
