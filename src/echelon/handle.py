@@ -347,8 +347,7 @@ class Run:
         from dataclasses import replace
 
         from echelon.model.program import DONE
-        from echelon.observation.reasons import arranged
-        from echelon.observation.why import look
+        from echelon.observation.reasons import arranged, look
 
         status = self.status()
         found = list(look(self._engine, self._ref, status, self.advice(status)))

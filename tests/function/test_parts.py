@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echelon.function.gather import Piece, in_order
 from echelon.function.literals import literal
 from echelon.function.modules import import_path, project_of
 from echelon.function.names import names_in
-from echelon.function.pieces import Piece, in_order
 
 atoms = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 data = st.recursive(

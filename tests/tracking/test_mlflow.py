@@ -20,8 +20,7 @@ from echelon.errors import InvalidJob
 from echelon.model.output.metric import Metric
 from echelon.model.status import Status
 from echelon.tracking.mlflow import MLflow, name_of, sent_of, server_of, tags_of
-from echelon.tracking.points import Numbering
-from echelon.tracking.sink import Away, Rejected
+from echelon.tracking.sink import Away, Numbering, Rejected
 
 
 @pytest.mark.parametrize(

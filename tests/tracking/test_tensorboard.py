@@ -14,8 +14,7 @@ from tests.tracking.conftest import FACTS
 from echelon.metrics.event_files import EventFiles
 from echelon.metrics.records import EventFile
 from echelon.model.output.metric import Metric
-from echelon.tracking.points import Numbering
-from echelon.tracking.sink import Away, Rejected
+from echelon.tracking.sink import Away, Numbering, Rejected
 from echelon.tracking.tensorboard import EventFolder, event, framed
 
 METRICS = [

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-
 _PACKAGE = "echelon.agent"
 # Where the imports of a start begin: those inside of functions are not found by reading.
 _ROOTS = (

@@ -13,14 +13,10 @@ are not plain data and were replaced later; those are computed again from the te
     literals.py      plain data as text
     source.py        the text of a function or class, verified
     names.py         which names a text uses
-    bodies.py        which of them a class body reads before it binds them
     definitions.py   a function or class written for another script
     values.py        the pickle stream, and what cannot be shipped
-    variables.py     captured variables that several functions share
-    calls.py         what the script is made for, and its parts
     returns.py       what a function says that it returns
-    gather.py        follows the names
-    pieces.py        puts what was found in order
+    gather.py        follows the names, and puts what was found in order
     render.py        the script's text
 """
 
@@ -37,8 +33,7 @@ from typing import Any
 
 from echelon.codecs import writing
 from echelon.errors import CannotShip
-from echelon.function.calls import Call, CellCode, Gathered
-from echelon.function.gather import gather
+from echelon.function.gather import Call, CellCode, Gathered, gather
 from echelon.function.modules import can_import, import_path, project_of, search_folders
 from echelon.function.names import names_in
 from echelon.function.render import BY_VALUE, CELL, VALUES, WRITER, execute_cell, render

@@ -1,36 +1,162 @@
 """Everything that a function of a notebook or a main script needs, or a cell, found by following names.
 
 Starting from the function and its arguments, or from the names in a cell, each global name in use becomes one
-piece of the script: an import, a definition, a value. Nothing is executed.
+piece of the script: an import, a definition, a value. Nothing is executed. While names are followed their
+order is not known; `in_order` computes it afterwards.
+
+A captured variable that several functions hold (a counter that one closure increments and another reads) is
+refused: functions that are shipped separately each get a copy, which is wrong as soon as one assigns it.
 """
 
 from __future__ import annotations
 import __future__ as future
 
 import builtins
+import dis
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from keyword import iskeyword
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from echelon.errors import CannotShip
-from echelon.function.calls import RETURN, Call, CellCode, Gathered
 from echelon.function.definitions import STORED, Definition, Stored, closure, definition, expression
 from echelon.function.modules import can_import, import_path, local_root, local_root_by_name, look_up, same
 from echelon.function.names import Names
-from echelon.function.pieces import Piece, in_order
 from echelon.function.values import Values
-from echelon.function.variables import CapturedVariables
+from echelon.values import frozen
 
+RETURN = "_echelon_return"  # the script's function that keeps what the function returned
 _REFUSED = {
     "get_ipython": ("exists in notebooks only (%magics and !commands call it)", "use subprocess, or nothing"),
     "display": ("exists in notebooks only", "use print"),
     "__file__": ("would be another file on the workers", "pass the path, or put the function in a module"),
 }
 _OF_EVERY_MODULE = {"__name__", "__doc__", "__builtins__", "__package__", "__spec__", "__loader__"}
+
+
+@frozen
+class Call:
+    """The call that the script makes; `name` is the function's name in messages."""
+
+    name: str
+    function: object
+    args: Sequence[tuple[str, object]]  # pairs of the name for messages and the value
+    kwargs: Mapping[str, object]
+    is_async: bool
+    from_environment: str = ""  # a variable whose JSON object has further arguments, other in every run
+
+
+@frozen
+class CellCode:
+    """Statements that the script executes instead of a call; `name` stands for them in messages."""
+
+    name: str
+    start: str  # the statements of the script that execute them
+    names: Names  # what they use
+
+
+@frozen
+class Gathered:
+    """The parts of the script, and what must be shipped with it."""
+
+    imports: tuple[str, ...]
+    pieces: tuple[str, ...]  # in an order in which they can be executed
+    start: str  # the statements that call the function, or execute the cell
+    values: bytes  # the stream that the pieces and then the call read, in order
+    by_value: tuple[str, ...]  # what is shipped as bytecode, and so needs the same Python minor
+    roots: tuple[Path, ...]  # folders of imported modules that are not installed on workers
+    annotations_as_text: bool
+
+
+@frozen
+class Piece:
+    """One statement, or a few, that bind a name of the script."""
+
+    text: str
+    stored: tuple[tuple[str, object], ...] = ()  # the values that it reads, in the order of its reading
+    now: frozenset[str] = frozenset()  # names that it uses when it is executed
+    later: frozenset[str] = frozenset()  # names that what it defines uses when called
+    fields: frozenset[str] = frozenset()  # names in annotations of a class body
+    hints: frozenset[str] = frozenset()  # names in its other annotations
+    is_import: bool = False
+
+
+def in_order(pieces: Mapping[str, Piece], typed: Mapping[str, int]) -> list[str]:
+    """As typed, except that what a piece uses at once comes before it, together with all that this uses.
+
+    A decorator or a base class may call anything that it refers to while the next definition is executed.
+    Only what itself needs that definition comes after it.
+    """
+    ordered: dict[str, None] = {}
+    begun: set[str] = set()
+
+    def known(names: Iterable[str]) -> list[str]:
+        found = (name for name in names if name in pieces)
+        return sorted(found, key=lambda name: (typed.get(name, len(typed)), name))
+
+    def emit(name: str) -> None:
+        if name in begun:
+            return
+        begun.add(name)
+        at_once = _at_once(pieces[name])
+        for used in known(at_once):
+            emit(used)
+        for used in known(_reached(at_once, pieces, lambda piece: _at_once(piece) | piece.later)):
+            if not _reached({used}, pieces, _at_once) & (begun - ordered.keys()):
+                emit(used)
+        ordered[name] = None
+
+    for name in known(pieces):
+        emit(name)
+    return list(ordered)
+
+
+def _at_once(piece: Piece) -> frozenset[str]:
+    return piece.now | piece.fields | piece.hints
+
+
+def _reached(
+    start: Iterable[str], pieces: Mapping[str, Piece], steps: Callable[[Piece], frozenset[str]]
+) -> set[str]:
+    found = {name for name in start if name in pieces}
+    waiting = list(found)
+    while waiting:
+        new = (steps(pieces[waiting.pop()]) & pieces.keys()) - found
+        found |= new
+        waiting += new
+    return found
+
+
+class CapturedVariables:
+    """The holders of each variable. A unit is a function, or several that share their variables."""
+
+    def __init__(self) -> None:
+        self._holders: dict[int, dict[object, str]] = {}  # by the identity of the variable's cell
+        self._assigned: dict[int, str] = {}
+
+    def note(self, function: FunctionType, unit: object) -> None:
+        """Record that the function is shipped as this unit, or as part of it."""
+        assigned = _assigned_in(function.__code__)
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self._holders.setdefault(id(cell), {})[unit] = function.__name__
+            if variable in assigned:
+                self._assigned[id(cell)] = variable
+
+    def torn_apart(self) -> str:
+        """The functions that would lose a shared variable, for a message; empty if there are none."""
+        for cell, variable in self._assigned.items():
+            if len(holders := self._holders[cell]) > 1:
+                return f"{' and '.join(map(repr, holders.values()))} share the variable {variable!r}"
+        return ""
+
+
+def _assigned_in(code: CodeType) -> set[str]:
+    steps = (step for step in dis.get_instructions(code) if step.opname in ("STORE_DEREF", "DELETE_DEREF"))
+    inner = (_assigned_in(part) for part in code.co_consts if isinstance(part, CodeType))
+    return {step.argval for step in steps}.union(*inner) & set(code.co_freevars)
 
 
 def gather(call: Call | CellCode, namespace: dict[str, Any]) -> Gathered:

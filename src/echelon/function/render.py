@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from echelon.function.calls import RETURN, Gathered
 from echelon.function.definitions import STORED
+from echelon.function.gather import RETURN, Gathered
 from echelon.function.values import defined_in_script
 
 VALUES = "values.pkl"  # beside the script

@@ -30,11 +30,11 @@ from echelon.lab import state
 from echelon.lab.analysis import analyse, problem_of
 from echelon.lab.requests import Compiling, Document, NotebookRun, RunRequest, Tagging, within
 from echelon.lab.state import start
+from echelon.model.settings import Settings
 from echelon.notebook.analysis.cells import read_notebook
 from echelon.notebook.analysis.pipeline import read_pipeline
 from echelon.notebook.analysis.tags import followed, retagged
 from echelon.notebook.export.files import compiled, write_files
-from echelon.notebook.export.tekton import Wishes
 from echelon.preparation.sources import Target
 from echelon.ui import load_server
 
@@ -143,8 +143,8 @@ def _stop(handler: _Handler, body: bytes) -> object:
 def _compile(handler: _Handler, body: bytes) -> object:
     asked = decode(body, Compiling)
     notebook = handler.notebook(asked.path)
-    wishes = Wishes(image=asked.image or "", namespace=asked.namespace or "")
-    made = compiled(read_pipeline(notebook, asked.parameters), asked.kind, wishes)
+    settings = Settings(image=asked.image, namespace=asked.namespace)
+    made = compiled(read_pipeline(notebook, asked.parameters), asked.kind, settings)
     written = write_files(made.files, notebook.parent / _COMPILED)
     return {"files": [str(path.relative_to(notebook.parent)) for path in written], "notes": made.notes}
 

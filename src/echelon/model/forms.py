@@ -38,12 +38,13 @@ def _in_words(value: Any) -> str:
 @frozen
 class Form:
     """`read` makes a value of the Job of what was given, `write` what is given of that value; `words` is that
-    for a person, where it differs.
+    for a person, where it differs. `metavar` stands for the value in help.
     """
 
     read: Callable[[str, Any], Any]
     write: Callable[[Any], Any] = lambda value: value
     words: Callable[[Any], str] | None = None
+    metavar: str | None = None
 
     def show(self, value: Any) -> str:
         """A value of the Job for a person to read."""
@@ -60,6 +61,7 @@ def _each(one: Form) -> Form:
     return Form(
         read=lambda name, values: tuple(one.read(name, value) for value in values),
         write=lambda values: [one.write(value) for value in values],
+        metavar=one.metavar,
     )
 
 
@@ -67,9 +69,14 @@ def _mapping(read: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Form:
     return Form(read=lambda _name, values: read(values), write=dict)
 
 
-def _alone(read: Callable[[Any], Any], write: Callable[[Any], Any] = lambda value: value) -> Form:
+def _alone(
+    read: Callable[[Any], Any],
+    write: Callable[[Any], Any] = lambda value: value,
+    *,
+    metavar: str | None = None,
+) -> Form:
     """Of a parser that knows its setting's name."""
-    return Form(read=lambda _name, value: read(value), write=write)
+    return Form(read=lambda _name, value: read(value), write=write, metavar=metavar)
 
 
 def split_command(command: Sequence[object] | str | None) -> tuple[str, ...]:
@@ -123,12 +130,12 @@ COUNTS = Form(
     read=lambda name, counts: {key: _whole_number(f"{name} {key}", each) for key, each in counts.items()},
     write=dict,
 )
-CPUS = Form(read=parse_cpus, write=write_amount)
-MEMORY = Form(read=parse_memory, write=write_amount)
-SIZE = Form(read=parse_size, write=str, words=format_memory)
-TIME = Form(read=parse_duration, write=write_duration, words=_seconds)
-TIME_OR_ZERO = Form(read=parse_duration_or_zero, write=write_duration, words=_seconds)
-TTL = Form(read=lambda _name, value: pod.parse_ttl(value), write=write_duration, words=_seconds)
+CPUS = Form(read=parse_cpus, write=write_amount, metavar="N[:N]|N/gpu")
+MEMORY = Form(read=parse_memory, write=write_amount, metavar="SIZE[:SIZE]|SIZE/gpu")
+SIZE = Form(read=parse_size, write=str, words=format_memory, metavar="SIZE")
+TIME = Form(read=parse_duration, write=write_duration, words=_seconds, metavar="TIME")
+TIME_OR_ZERO = replace(TIME, read=parse_duration_or_zero)
+TTL = replace(TIME, read=lambda _name, value: pod.parse_ttl(value))
 TEXTS = _each(Form(read=lambda _name, value: str(value)))
 COMMAND = Form(read=lambda _name, value: split_command(value), write=list)
 VARIABLES = _mapping(lambda values: {key: str(value) for key, value in values.items()})
@@ -136,24 +143,26 @@ SECRETS = Form(
     read=lambda _name, texts: tuple(_parse_secret(text) for text in texts),
     write=lambda secrets: [_write_secret(each) for each in secrets],
     words=lambda secrets: ", ".join(each.name for each in secrets),
+    metavar="NAME[=@FILE]",
 )
-TRACKER = _alone(_parse_tracking, lambda tracking: tracking.to)
-OBJECT_NAME = Form(read=pod.parse_object_name)
+TRACKER = _alone(_parse_tracking, lambda tracking: tracking.to, metavar="TRACKER")
+OBJECT_NAME = Form(read=pod.parse_object_name, metavar="NAME")
 OBJECT_NAMES = _each(OBJECT_NAME)
-IMAGE = _alone(pod.parse_image)
+IMAGE = _alone(pod.parse_image, metavar="IMAGE")
 MOUNTS = replace(
-    _each(_alone(pod.parse_mount, pod.write_mount)),
+    _each(_alone(pod.parse_mount, pod.write_mount, metavar="KIND:SOURCE:/PATH[:ro]")),
     words=lambda mounts: "; ".join(map(_mount_in_words, mounts)),
 )
-TOLERATIONS = _each(_alone(pod.parse_toleration, pod.write_toleration))
-VOLUME_PATH = Form(read=pod.parse_volume_path, write=pod.write_volume_path)
+TOLERATIONS = _each(_alone(pod.parse_toleration, pod.write_toleration, metavar="KEY[=VALUE][:EFFECT]"))
+VOLUME_PATH = Form(read=pod.parse_volume_path, write=pod.write_volume_path, metavar="pvc:NAME[/PATH]")
 CODE = Form(
     read=lambda name, text: None if text == pod.IMAGE else pod.parse_volume_path(name, text),
     write=pod.write_volume_path,
+    metavar="pvc:NAME/PATH|image",
 )
-OUTPUT = _alone(pod.parse_output, pod.write_output)
-CHECKPOINTS = _alone(pod.parse_checkpoints)
-PACKAGES = _each(_alone(pod.parse_package))
+OUTPUT = _alone(pod.parse_output, pod.write_output, metavar="VOLUME")
+CHECKPOINTS = _alone(pod.parse_checkpoints, metavar="PATH")
+PACKAGES = _each(_alone(pod.parse_package, metavar="PACKAGE"))
 NODE_LABELS = _mapping(pod.parse_node_selector)
 LABELS = _mapping(pod.parse_labels)
 ANNOTATIONS = _mapping(pod.parse_annotations)

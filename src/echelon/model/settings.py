@@ -69,7 +69,8 @@ def _setting(
     it to every command. `path` is what it names on this machine: shells complete it, and in a file it is
     relative to the file's folder (see `jobfile`). `one_run` settings cannot be a project's default.
     `hint` is added to the error for a mapping that is not written KEY=VALUE. `words` are values that shells
-    complete, of a text that is checked by `to_job`.
+    complete, of a text that is checked by `to_job`. `metavar` stands for the value in help, where that is not
+    its form's.
 
     `form` is how the value is written in a job file, and read from it into the Job's field of that name, or
     `of` (`resources.gpus`). A setting without one is for the command, or decided together with others
@@ -79,7 +80,7 @@ def _setting(
     `in_pods`, in a cluster only. With `agent` it is a field of the agents' task, by the name in the Job."""
     about = {
         "help": text,
-        "metavar": metavar,
+        "metavar": metavar or (form.metavar if form is not None else None),
         "short": short,
         "flag": flag,
         "section": section,
@@ -170,7 +171,6 @@ class Settings:
     cpus: Text | None = _setting(
         "CPU cores per worker: request, or request:limit (in pods, default 100m); 4/gpu, with --total-gpus",
         forms.CPUS,
-        metavar="N[:N]|N/gpu",
         of="resources.cpus",
         line=False,
         server=f"CPU cores: request, or request:limit (default {SERVER_CPUS})",
@@ -178,7 +178,6 @@ class Settings:
     memory: Text | None = _setting(
         "memory per worker, e.g. 16Gi: request, or request:limit (in pods, default 128Mi); 32Gi/gpu",
         forms.MEMORY,
-        metavar="SIZE[:SIZE]|SIZE/gpu",
         of="resources.memory",
         line=False,
         server=f"memory, e.g. 16Gi: request, or request:limit (default {SERVER_MEMORY})",
@@ -209,7 +208,6 @@ class Settings:
     secret: Sequence[str] | None = _setting(
         "a secret variable: NAME from your environment, or NAME=@FILE",
         forms.SECRETS,
-        metavar="NAME[=@FILE]",
         of="secrets",
         line="secrets",
         steps=True,
@@ -225,18 +223,16 @@ class Settings:
         "start the workers again after a failure, up to N times (default 0)", forms.AT_MOST, agent=True
     )
     timeout: Text | None = _setting(
-        "end the run after this time, e.g. 90m", forms.TIME, metavar="TIME", line="time limit", agent=True
+        "end the run after this time, e.g. 90m", forms.TIME, line="time limit", agent=True
     )
     grace: Text | None = _setting(
         "the time between SIGTERM and SIGKILL, for ranks to save (default 10s)",
         forms.TIME,
-        metavar="TIME",
         agent=True,
     )
     stall: Text | None = _setting(
         "if ranks hang for this time, e.g. 10m, show where, and fail or restart the run",
         forms.TIME,
-        metavar="TIME",
         line="stuck after",
         agent=True,
     )
@@ -247,7 +243,6 @@ class Settings:
     queue_timeout: Text | None = _setting(
         "end a run that waits in the queue for longer, e.g. 12h (default 7d)",
         forms.TIME,
-        metavar="TIME",
         line="queued at most",
     )
     results: str | None = _setting(
@@ -278,7 +273,6 @@ class Settings:
         "forward the metrics to an experiment tracker: mlflow, at MLFLOW_TRACKING_URI; tensorboard, as files "
         "among the results; none",
         forms.TRACKER,
-        metavar="TRACKER",
         words=(*TRACKERS, OFF),
         of="tracking",
     )
@@ -295,7 +289,6 @@ class Settings:
     image: str | None = _of_pods(
         "the workers' image (default: one for the framework)",
         forms.IMAGE,
-        metavar="IMAGE",
         line=False,
         steps=True,
         server="the image, with Jupyter in it",
@@ -306,7 +299,6 @@ class Settings:
     pull_secret: Sequence[str] | None = _of_pods(
         "a Secret that lets nodes pull the image",
         forms.OBJECT_NAMES,
-        metavar="NAME",
         of="pod.pull_secrets",
         line="pull secrets",
         steps=True,
@@ -315,7 +307,6 @@ class Settings:
     mount: Sequence[str] | None = _of_pods(
         "a volume in every worker; KIND: pvc, configmap, secret, nfs (SERVER:/export), hostPath, emptydir",
         forms.MOUNTS,
-        metavar="KIND:SOURCE:/PATH[:ro]",
         of="pod.mounts",
         line="volume",
         steps=True,
@@ -324,19 +315,16 @@ class Settings:
     code: str | None = _of_pods(
         "run code that is on a volume, or in the image (image); nothing is shipped",
         forms.CODE,
-        metavar="pvc:NAME/PATH|image",
         line=False,
     )
     code_volume: str | None = _of_pods(
         "ship the code through this volume, which takes more than 5 MiB",
         forms.VOLUME_PATH,
-        metavar="pvc:NAME[/PATH]",
         line=False,
     )
     pip: Sequence[str] | None = _of_pods(
         "install this package before the start",
         forms.PACKAGES,
-        metavar="PACKAGE",
         line="packages",
         steps=True,
     )
@@ -350,13 +338,11 @@ class Settings:
     output: str | None = _of_pods(
         "results on a volume: pvc:NAME[/path], or new:[SIZE][@CLASS] for one made for the run (default 10Gi)",
         forms.OUTPUT,
-        metavar="VOLUME",
         line=False,
     )
     linger: Text | None = _of_pods(
         "now `keep`: how long workers keep results",
         forms.TIME_OR_ZERO,
-        metavar="TIME",
         line="kept by workers",
     )
     keep: Text | None = _of_pods(
@@ -370,7 +356,6 @@ class Settings:
         "keep the checkpoints in this folder of {output}, one entry each, outside of the workers during the "
         "run; with --restarts, pods that replace others get the newest back",
         forms.CHECKPOINTS,
-        metavar="PATH",
         line=False,
     )
     collect: Sequence[str] | None = _of_pods(
@@ -379,7 +364,6 @@ class Settings:
     shm: Text | None = _of_pods(
         "the size of /dev/shm (default: half of the memory's limit)",
         forms.SIZE,
-        metavar="SIZE",
         steps=True,
         server="the size of /dev/shm",
     )
@@ -394,7 +378,6 @@ class Settings:
     toleration: Sequence[str] | None = _of_pods(
         "allow nodes with this taint",
         forms.TOLERATIONS,
-        metavar="KEY[=VALUE][:EFFECT]",
         of="pod.tolerations",
         line="tolerations",
         steps=True,
@@ -403,7 +386,6 @@ class Settings:
     service_account: str | None = _of_pods(
         "the workers' service account",
         forms.OBJECT_NAME,
-        metavar="NAME",
         line="account",
         steps=True,
         server="the service account whose rights programs in it have (default: none)",
@@ -411,7 +393,6 @@ class Settings:
     priority_class: str | None = _of_pods(
         "the workers' priority class",
         forms.OBJECT_NAME,
-        metavar="NAME",
         steps=True,
         server="its priority class",
     )
@@ -425,7 +406,6 @@ class Settings:
     local_queue: str | None = _of_pods(
         "let Kueue admit the run, by its LocalQueue of this name",
         forms.OBJECT_NAME,
-        metavar="NAME",
         of="pod.queue",
         line="queue",
         steps=True,
@@ -439,7 +419,6 @@ class Settings:
     ttl: Text | None = _of_pods(
         "remove the run this long after its end (default 7d; 3d if it is detached and has secrets)",
         forms.TTL,
-        metavar="TIME",
         steps=True,
     )
     label: Mapping[str, Text] | None = _of_pods(

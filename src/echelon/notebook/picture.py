@@ -108,8 +108,8 @@ def _size(step: AnalysedStep) -> str:
         parts.append(f"{size.workers} workers, {size.framework}")
     if size.parameter_servers:
         parts.append(f"{size.parameter_servers} parameter servers")
-    if size.gpus:
-        parts.append(f"{size.gpus} GPU{'s' * (size.gpus > 1)}")
+    if step.gpus:
+        parts.append(f"{step.gpus} GPU{'s' * (step.gpus > 1)}")
     return ", ".join(parts)
 
 

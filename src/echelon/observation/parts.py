@@ -27,7 +27,7 @@ from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, fold, of_the_whole
 from echelon.observation import lines as run_lines
 from echelon.observation import observing, starts
-from echelon.observation.merging import Merged, Source
+from echelon.observation.observing import Merged, Source
 from echelon.observation.step_runs import StepRuns, of_all_starts
 from echelon.values import frozen
 

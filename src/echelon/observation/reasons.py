@@ -1,23 +1,27 @@
 """What is going on with a run, in sentences, what costs most first: why it does not run, who keeps its ranks
-waiting, or why it ended. Pure.
+waiting, or why it ended. Pure but for `look`, which reads what they are made of.
 
 Nothing is judged here that is judged elsewhere: the status says that a run is stuck, what its workers wait
 for and what ended it; samples say how late each rank comes, and what slows a GPU down."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Literal, get_args
 
+from echelon.engines.base import Engine
+from echelon.errors import EchelonError
 from echelon.model.display import duration
-from echelon.model.engine.sample import GpuSample, Lateness, gpus_of
-from echelon.model.engine.usage import RunUsage, WorkerUse
+from echelon.model.engine.sample import GpuSample, Lateness, Samples, gpus_of
+from echelon.model.engine.usage import RunUsage, WorkerUse, usage_of
 from echelon.model.event import RootCause
 from echelon.model.output.progress import words
 from echelon.model.resources import format_memory
+from echelon.model.run import RunRef
 from echelon.model.status import FINAL, Status
-from echelon.observation.starts import Start
+from echelon.observation.starts import Start, later_starts
 from echelon.values import frozen
 
 Kind = Literal[  # what costs most first
@@ -275,3 +279,21 @@ def _span(seconds: float) -> str:
     """Milliseconds, or seconds where they are many."""
     thousandths = seconds * 1000
     return duration(seconds) if seconds >= 1 else f"{thousandths:.{0 if thousandths >= 10 else 1}f} ms"
+
+
+def look(engine: Engine, ref: RunRef, status: Status, advice: str | None = None) -> tuple[Reason, ...]:
+    """The reasons of a run that stands so, without those of its steps. What keeps its samples from being read
+    is one of them.
+    """
+    samples, trouble = Samples(), None
+    if status.state == "running" and engine.sampling is not None and not status.steps:
+        try:
+            samples = engine.sampling.newest(ref)
+        except EchelonError as error:
+            trouble = error
+    starts = later_starts(engine, ref) if status.state not in ("damaged", "recorded", "queued") else []
+    found = reasons(status, usage_of(status, samples), time.time(), starts, advice)
+    if trouble is None:
+        return found
+    text = f"who is slow is not known: {trouble.message}"
+    return arranged([*found, Reason(kind="unknown", text=text, hint=trouble.hint)])

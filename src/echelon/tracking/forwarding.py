@@ -14,8 +14,7 @@ from functools import partial
 from echelon.errors import EchelonError
 from echelon.model.output.metric import Metric
 from echelon.model.status import Status
-from echelon.tracking.points import Numbering
-from echelon.tracking.sink import MOST, Away, Facts, Point, Rejected, Sent, Sink
+from echelon.tracking.sink import MOST, Away, Facts, Numbering, Point, Rejected, Sent, Sink
 from echelon.values import frozen
 
 _WAITING = 20_000  # points in memory, at most

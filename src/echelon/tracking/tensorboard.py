@@ -15,8 +15,7 @@ from echelon.metrics.event_files import FORWARDED
 from echelon.metrics.records import CRC, HEAD, LARGEST, checksum
 from echelon.model.output.metric import Metric
 from echelon.model.status import Status
-from echelon.tracking.points import key_of
-from echelon.tracking.sink import Away, Facts, Point, Rejected, Sent
+from echelon.tracking.sink import Away, Facts, Point, Rejected, Sent, key_of
 
 FOLDER = "tracking"
 _LARGEST_FLOAT = 3.4028234663852886e38

@@ -9,7 +9,7 @@ import pytest
 
 from echelon.engines.local.engine import LocalEngine
 from echelon.kubeflow import TrainerClient, TrainingClient, constants
-from echelon.kubeflow.sdk import reach
+from echelon.kubeflow.sdk import clients
 from echelon.model.run import RunRef
 
 GREETING = "hello"
@@ -123,7 +123,7 @@ def test_without_a_cluster_jobs_run_here_and_that_is_said_once(
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    reach._say_once.cache_clear()
+    clients._say_once.cache_clear()
     assert TrainingClient().list_jobs() == []
     assert TrainerClient().list_jobs() == []
     assert capsys.readouterr().err.count("no cluster is configured: jobs run on this machine") == 1

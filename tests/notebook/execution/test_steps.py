@@ -12,7 +12,7 @@ from echelon.model.program import Step
 from echelon.notebook.analysis.pipeline import read_pipeline
 from echelon.notebook.execution import steps
 from echelon.notebook.execution.steps import NotebookSteps
-from echelon.notebook.kept.folder import Options, PipelineFolder, PipelineRecord, StepRecord
+from echelon.notebook.kept.folder import PipelineFolder, PipelineOptions, PipelineRecord, StepRecord
 
 
 def test_the_report_is_made_ready_for_while_the_last_steps_run(
@@ -26,7 +26,7 @@ def test_the_report_is_made_ready_for_while_the_last_steps_run(
     )
     loads: list[str] = []
     monkeypatch.setattr(steps, "load_beside", lambda: loads.append("nbconvert"))
-    work = NotebookSteps(read_pipeline(book, None), folder, record, cast("Any", None), Options())
+    work = NotebookSteps(read_pipeline(book, None), folder, record, cast("Any", None), PipelineOptions())
     for name in "ab":
         work.changed(Step(name=name, state="running"))
         work.changed(Step(name=name, state="succeeded"))

@@ -14,9 +14,10 @@ import pytest
 import yaml
 from tests.notebook.books import read_book
 
+from echelon.model.settings import NAMES, Settings
 from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.export.files import as_yaml
-from echelon.notebook.export.tekton import Exported, Wishes, as_tekton, task_names, text_of
+from echelon.notebook.export.tekton import Exported, RunClaim, as_tekton, task_names, text_of
 
 GOLDEN = Path(__file__).parent / "golden"
 CELLS = [
@@ -30,9 +31,11 @@ CELLS = [
 PLAIN = [("step:load", "x = 1"), ("step:tell prev:load", "y = x")]
 
 
-def exported(folder: Path, cells: Any = CELLS, metadata: Any = None, **wishes: Any) -> Exported:
+def exported(folder: Path, cells: Any = CELLS, metadata: Any = None, **given: Any) -> Exported:
     pipeline = read_book(folder, cells, {}, metadata=metadata)
-    return as_tekton(pipeline, Wishes(**{"image": "python:3.12", **wishes}), b"the program")
+    own = {"image": "python:3.12"} | {name: value for name, value in given.items() if name in NAMES}
+    claim = RunClaim(**{name: value for name, value in given.items() if name not in NAMES})
+    return as_tekton(pipeline, Settings(**own), claim, b"the program")
 
 
 def test_golden(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from echelon.cli.options import RAW_HELP, complete_runs, find_run, target_option
 from echelon.model.output.log import is_gap
 
 if TYPE_CHECKING:
+    from echelon.cli.following.bottom import PaintedLines
     from echelon.cli.following.lines import DataPrinter, LinePrinter
-    from echelon.cli.following.painted import PaintedLines
     from echelon.handle import Run
     from echelon.model.output.log import LogLine
     from echelon.model.status import Status
@@ -106,8 +106,7 @@ def _on_screen(
     """What prints the lines for a person, and what stands below those of a run that goes on, if it can."""
     from echelon.cli.following.bottom import are_possible
     from echelon.cli.following.follow import lines_below
-    from echelon.cli.following.lines import LinePrinter
-    from echelon.cli.following.steps import PartPrinter, StepColours
+    from echelon.cli.following.lines import LinePrinter, PartPrinter, StepColours
     from echelon.model.status import FINAL
 
     below: PaintedLines | None = None

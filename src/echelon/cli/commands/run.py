@@ -153,12 +153,12 @@ def run(
     surroundings = find_surroundings()
     manifest = None
     if files:
-        from echelon.cli.kubeflow.manifests import read_kubeflow
+        from echelon.cli.kubeflow import read_kubeflow
 
         native = given.job_kind == NATIVE
         manifest = read_kubeflow(files, given, surroundings, native=native)
         if native and manifest is not None:
-            from echelon.cli.kubeflow.native import run_native
+            from echelon.cli.kubeflow import run_native
 
             return run_native(manifest, given, raw=raw, show_rank=show_rank)
     job_file = next(iter(files), None) if manifest is None else manifest.settings
@@ -187,7 +187,7 @@ def run(
         prepared = prepare(settings, surroundings, engine.traits)
         job, beside = prepared.job, None
     else:
-        from echelon.cli.kubeflow.manifests import mark, objects_beside, settle_place
+        from echelon.cli.kubeflow import mark, objects_beside, settle_place
 
         here = settle_place(manifest, settings, engine, maps, surroundings)
         named = named_after(here.settings, manifest.document["metadata"].get("generateName"))

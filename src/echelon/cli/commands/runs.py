@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from echelon.cli.former import RenamedFlags
+from echelon.cli.help import RenamedFlags
 from echelon.cli.options import (
     complete_runs,
     find_run,
@@ -317,7 +317,7 @@ def rm(
     handles, trouble = find_runs(names, target)
     foreign = [handle.uri for handle in handles if handle.foreign]
     if foreign and not yes:
-        from echelon.cli.asking import confirm_deletion
+        from echelon.cli.printing.say import confirm_deletion
 
         question = f"Delete {len(foreign)} Kubeflow job{'s' * (len(foreign) != 1)}?"
         confirm_deletion(question, foreign, if_none=f"it may be deleted: {', '.join(foreign)}")

@@ -81,7 +81,7 @@ def _with_workers(run: Run) -> Run:
 def _show_place(target: Mapping[str, str | None], *, live: bool) -> None:
     from echelon.cli.printing import render
     from echelon.cli.printing.render_cluster import cluster_usage
-    from echelon.cli.printing.render_machine import machine_usage
+    from echelon.cli.printing.render_usage import machine_usage
     from echelon.engines.abilities import required
     from echelon.model.engine.usage import ClusterUsage, MachineUsage
     from echelon.preparation.sources import engine_at

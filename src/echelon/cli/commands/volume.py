@@ -129,7 +129,7 @@ def remove(names: tuple[str, ...], yes: bool, **target: str | None) -> int:
 
 
 def _confirm(chosen: Sequence[Volume]) -> None:
-    from echelon.cli.asking import confirm_deletion
+    from echelon.cli.printing.say import confirm_deletion
 
     fate = {"Delete": "its data is deleted", "Retain": "its data is kept by the cluster"}
     about = [

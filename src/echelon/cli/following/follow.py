@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
 from echelon.cli.following.bottom import are_possible
-from echelon.cli.following.lines import LinePrinter
-from echelon.cli.following.steps import PartPrinter, StepColours, StepNotices
+from echelon.cli.following.lines import LinePrinter, PartPrinter, StepColours, StepNotices
 from echelon.cli.following.terminal import Terminal
 from echelon.cli.printing import render
 from echelon.cli.printing.progress import CopyProgress
@@ -32,7 +31,7 @@ from echelon.model.world import rank_count
 from echelon.tending import Tending
 
 if TYPE_CHECKING:
-    from echelon.cli.following.painted import PaintedLines
+    from echelon.cli.following.bottom import PaintedLines
 
 _LINE_PATIENCE = 5.0  # seconds that a message about a failure waits for the rank's last line
 _SHOWN_ANYWAY = (
@@ -130,7 +129,7 @@ def follow(
 def lines_below(run: Run, job: Job, colours: StepColours, *, samples: bool = False) -> PaintedLines:
     """What stands at the bottom of a terminal while a run is followed."""
     if job.program is not None:
-        from echelon.cli.following.part_lines import PartLines
+        from echelon.cli.following.worker_lines import PartLines
 
         return PartLines(run.name, run.uri, colours)
     from echelon.cli.following.worker_lines import WorkerLines

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from echelon.cli.former import renamed
-from echelon.cli.help import Group, SectionedCommand
-from echelon.cli.notebooks.compiling import compile_notebook
-from echelon.cli.notebooks.parameters import pairs
+from echelon.cli.help import Group, SectionedCommand, renamed
+from echelon.cli.notebooks.compiling import compile_notebook, pairs
 from echelon.cli.notebooks.server import jupyter
 from echelon.cli.options import place_of, step_options, target_of, target_options
 from echelon.cli.printing.say import say, style
@@ -20,9 +18,11 @@ from echelon.model.former import FORMER
 from echelon.model.settings import OF_STEPS, ON_KUBERNETES, Settings
 
 if TYPE_CHECKING:
+    from echelon.engines.base import Engine
     from echelon.handle import Run
     from echelon.model.status import Status
     from echelon.notebook.analysis.cells import Cell, Notebook
+    from echelon.notebook.execution.running import Preview
     from echelon.notebook.kept.folder import PipelineRecord
 
 _NOTEBOOK = click.argument("notebook", metavar="FILE", type=click.Path(path_type=Path))
@@ -141,7 +141,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
     from echelon.cli.printing import render
     from echelon.model.resources import parse_duration
     from echelon.notebook.execution.running import Request, preview_notebook, run_notebook
-    from echelon.notebook.kept.folder import Options
+    from echelon.notebook.kept.folder import PipelineOptions
     from echelon.preparation.sources import engine_at, find_surroundings, where_to_look
 
     if options["start"] and options["only"]:
@@ -155,13 +155,11 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         only=options["only"],
         root=options["results"],
         timeout=parse_duration("timeout", options["timeout"]) if options["timeout"] else None,
-        options=Options(
-            python=options["python"],
+        options=PipelineOptions(
+            settings=_step_settings(options),
             cache=options["cache"],
-            restarts=options["restarts"],
             parallel=options["parallel"],
             no_gpus=options["no_gpus"],
-            pods=_pod_settings(options),
             image=options["image"],
             volume=options["volume"],
             volume_mode=options["volume_mode"],
@@ -173,9 +171,7 @@ def run(notebook: Path, params: tuple[str, ...], **options: Any) -> int:
         render.notice(one_line(text))
 
     if options["dry_run"]:
-        from echelon.cli.notebooks.preview import show_preview
-
-        show_preview(preview_notebook(request, engine, tell), engine, format_)
+        _show_preview(preview_notebook(request, engine, tell), engine, format_)
         return 0
     started = run_notebook(request, engine, tell)
     if engine.traits.remote:
@@ -305,14 +301,15 @@ def tag(notebook: Path, cell: int, tags: tuple[str, ...], remove: tuple[str, ...
     return 0
 
 
-def _pod_settings(options: Mapping[str, Any]) -> Settings:
-    """What flags and [tool.echelon] say of pods."""
+def _step_settings(options: Mapping[str, Any]) -> Settings:
+    """What flags and [tool.echelon] say of all steps."""
     from echelon.jobfile import settings_from
     from echelon.preparation.sources import find_surroundings, gather
 
     given = {name: options[name] for name in (*OF_STEPS, *FORMER) if options.get(name) not in (None, ())}
     found = gather(settings_from(given, source="the command line"), find_surroundings())
-    return Settings(**{name: getattr(found, name) for name in OF_STEPS})
+    settings = {name: getattr(found, name) for name in OF_STEPS}
+    return Settings(**settings, python=options["python"], restarts=options["restarts"] or None)
 
 
 def _cell_row(cell: Cell, steps: Sequence[str]) -> dict[str, Any]:
@@ -396,3 +393,25 @@ def _as_data(status: Status) -> dict[str, Any]:
     for step in found["steps"].values():
         del step["files"]
     return {**made, **found}
+
+
+def _show_preview(preview: Preview, engine: Engine, format_: str) -> None:
+    """Each step after the other, as `run --dry-run` shows a run; as YAML, all objects in one stream."""
+    from echelon.admission import find_plan
+    from echelon.cli.printing import render
+
+    if preview.volume is not None and format_ == "text":
+        volume = preview.volume
+        one = "pods of one node" if volume.one_node else "pods of all nodes"
+        made = "which is made for the run" if volume.made else "which exists"
+        render.notice(f"variables and files go through {volume}, {made}, for {one}")
+    if format_ == "json":
+        jobs = {name: prepared.job for name, prepared in preview.steps.items()}
+        render.data({"name": preview.name, "volume": preview.volume, "steps": jobs}, format_)
+        return
+    for number, (name, prepared) in enumerate(preview.steps.items()):
+        if format_ == "text":
+            say(style(f"step {name}", bold=True))
+        elif number:
+            click.echo("---")
+        render.preview(prepared, find_plan(prepared.job, engine, tell=render.notice), engine, format_)

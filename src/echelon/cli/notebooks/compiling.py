@@ -1,4 +1,4 @@
-"""`echelon notebook compile`: a notebook for Tekton, or as a plain script."""
+"""`echelon notebook compile`: a notebook for Tekton, or as a plain script; and parameters as flags."""
 
 from __future__ import annotations
 
@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from echelon.errors import InvalidJob
+
 if TYPE_CHECKING:
     from echelon.notebook.export.files import Kind
 
-_FOR_TEKTON = ("image", "namespace", "claim", "size", "storage_class", "shared", "restarts")
+_OF_STEPS = ("image", "namespace", "restarts")
+_OF_CLAIM = ("claim", "size", "storage_class", "shared")
+
+
+def pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    """The names and texts of `--param NAME=VALUE`."""
+    pairs = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise InvalidJob("param", text, "is not NAME=VALUE", hint="--param lr=0.01")
+        pairs[name] = value
+    return pairs
 
 
 @click.command("compile", short_help="Write a notebook for Tekton, or as a plain script.")
@@ -56,16 +70,18 @@ def compile_notebook(
       kubectl apply -f tekton/train-needed.yaml && kubectl create -f tekton/train-run.yaml
       echelon notebook compile --to python train.ipynb --param lr=0.01 > train.py
     """
-    from echelon.cli.notebooks.parameters import pairs
     from echelon.cli.printing import render
+    from echelon.model.settings import Settings
     from echelon.notebook.analysis.pipeline import read_pipeline
     from echelon.notebook.export.files import compiled, write_files
-    from echelon.notebook.export.tekton import Wishes
+    from echelon.notebook.export.tekton import RunClaim
 
-    given = {name: options[name] for name in _FOR_TEKTON if options[name] is not None}
+    given = {name: options[name] for name in (*_OF_STEPS, *_OF_CLAIM) if options[name] is not None}
     if kind == "python" and given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} is for --to tekton.")
-    made = compiled(read_pipeline(notebook, pairs(params)), kind, Wishes(**given))
+    settings = Settings(**{name: options[name] for name in _OF_STEPS})
+    claim = RunClaim(**{name: value for name, value in given.items() if name in _OF_CLAIM})
+    made = compiled(read_pipeline(notebook, pairs(params)), kind, settings, claim)
     for note in made.notes:
         render.notice(note)
     if into is None:

@@ -1,4 +1,4 @@
-"""How the workers of a run are printed with what they use, and what is going on with it."""
+"""Usage as it is printed: of a run, its workers and what is going on with it; of this machine, its GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from echelon.observation.reasons import beside, lateness_in_words, slow_ranks
 
 if TYPE_CHECKING:
     from echelon.model.engine.sample import GpuSample, RankSample, WorkerSample
-    from echelon.model.engine.usage import RunUsage, WorkerUse
+    from echelon.model.engine.usage import MachineUsage, RunUsage, WorkerUse
     from echelon.observation.reasons import Reason
 
 _HEADS = ("WORKER", "RANK", "STATE", "NODE", "CPU", "MEMORY", "GPU", "GPU MEMORY", "LATE")
@@ -117,3 +117,43 @@ def _gpu_cells(gpus: Sequence[GpuSample]) -> tuple[str, str]:
     busy = f"{sum(known) / len(known):.0f}%" if known else ""
     used = format_memory(sum(each.memory_used for each in gpus))
     return busy, f"{used} of {format_memory(sum(each.memory for each in gpus))}"
+
+
+def machine_usage(found: MachineUsage, format_: str) -> None:
+    """The machine, its GPUs and who uses them."""
+    if format_ != "text":
+        data(found, format_)
+        return
+    memory = f"{format_memory(found.memory_used)} of {format_memory(found.memory)}"
+    say(f"{found.cpus} CPUs, load {found.load:.2f}; memory {memory}")
+    say()
+    if found.gpus:
+        rows = [
+            (
+                each.gpu,
+                each.model,
+                f"{format_memory(each.used)} of {format_memory(each.memory)}",
+                "-" if each.utilization is None else f"{each.utilization} %",
+                each.user or style("free", fg="green"),
+            )
+            for each in found.gpus
+        ]
+        table(("GPU", "MODEL", "MEMORY", "BUSY", "USED BY"), rows)
+    else:
+        say("no GPUs")
+    say()
+    if found.runs:
+        run_rows = [
+            (
+                each.name,
+                state(each.state),
+                str(each.processes),
+                f"{each.cpus:.2f}",
+                format_memory(each.memory),
+                ",".join(each.gpus) or "-",
+            )
+            for each in found.runs
+        ]
+        table(("RUN", "STATE", "PROCESSES", "CPUS", "MEMORY", "GPUS"), run_rows)
+    else:
+        say("no runs")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import click
@@ -33,8 +34,6 @@ _SEQUENCE = re.compile(
 )
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\n"  # what most lines consist of
 _CUT = re.compile("\x1b(?:\\[[0-9;:]{0,32})?\\Z")
-
-
 # Gives way while something is printed: what is painted at the bottom of the terminal (`bottom.py`).
 give_way: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
 
@@ -86,3 +85,14 @@ def split_at_cut(text: str) -> tuple[str, str]:
 
 def _written(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+def confirm_deletion(question: str, about: Sequence[str], *, if_none: str) -> None:
+    """Say what it is about, and ask; raises Abort for a no. `if_none` is the reason to say --yes where there
+    is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"without a terminal, say --yes if {if_none}")
+    for each in about:
+        say(each)
+    click.confirm(question, abort=True)

@@ -13,12 +13,9 @@ from echelon.errors import InvalidJob
 from echelon.handle import Run
 from echelon.kubeflow.sdk import jobs
 from echelon.kubeflow.sdk.asked import check_conditions, installing, job_document
-from echelon.kubeflow.sdk.border import as_kubeflow_does
-from echelon.kubeflow.sdk.describe import conditions_of
-from echelon.kubeflow.sdk.failure import why_failed
+from echelon.kubeflow.sdk.clients import Reach, as_kubeflow_does, submit_document
+from echelon.kubeflow.sdk.describe import conditions_of, why_failed
 from echelon.kubeflow.sdk.jobs import Selection
-from echelon.kubeflow.sdk.reach import Reach
-from echelon.kubeflow.sdk.submission import submit_document
 from echelon.kubeflow.sdk.trainer_types import (
     CustomTrainer,
     Event,

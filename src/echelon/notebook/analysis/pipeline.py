@@ -15,7 +15,7 @@ from echelon.notebook.analysis.cells import InvalidNotebook, Notebook, read_note
 from echelon.notebook.analysis.dataflow import StepFlow, find_dataflow
 from echelon.notebook.analysis.parameters import Code, Parameter, given_values
 from echelon.notebook.analysis.steps import Gathered, gather_steps
-from echelon.notebook.analysis.tags import Options
+from echelon.notebook.analysis.tags import StepOptions
 from echelon.notebook.analysis.unlike import find_differences
 from echelon.values import frozen
 
@@ -25,13 +25,16 @@ _LITERAL_COUNT = re.compile(r"\b(?:num_workers|n_workers|world_size|num_replicas
 
 @frozen
 class Size:
-    """How many processes a step has, of what kind."""
+    """How many processes a step has, of what kind: what its tags leave open is decided."""
 
     workers: int = 1
     parameter_servers: int = 0
     framework: str = "plain"
-    gpus: int = 0
-    coordinated: bool = False  # a chief runs the cells, and the workers serve it (parameter servers)
+
+    @property
+    def coordinated(self) -> bool:
+        """Whether a chief runs the cells, and the workers serve it."""
+        return self.parameter_servers > 0
 
 
 @frozen
@@ -43,8 +46,13 @@ class Step:
     after: tuple[str, ...]
     before: frozenset[str]  # all steps that come before it
     flow: StepFlow
-    options: Options = field(default_factory=Options)
+    options: StepOptions = field(default_factory=StepOptions)
     size: Size = field(default_factory=Size)
+
+    @property
+    def gpus(self) -> int:
+        """How many each worker has."""
+        return self.options.settings.gpus or 0
 
 
 @frozen
@@ -127,20 +135,16 @@ def name_of(notebook: Notebook) -> str:
     return suggest_name(text if text[:1].isalpha() else f"nb-{text}")
 
 
-def size_of(options: Options, text: str) -> Size:
+def size_of(options: StepOptions, text: str) -> Size:
     """How many processes the tags ask for; `text` is all code of the step."""
-    gpus = options.settings.gpus or 0
     if options.distribute is None:
-        return Size(gpus=gpus)
+        return Size()
     workers = options.settings.workers or _WORKERS
     if options.distribute == "parameter-server":
-        servers = options.parameter_servers or 1
-        return Size(
-            workers=workers, parameter_servers=servers, framework="tensorflow", gpus=gpus, coordinated=True
-        )
+        return Size(workers=workers, parameter_servers=options.parameter_servers or 1, framework="tensorflow")
     frameworks = {"mirrored": "tensorflow", "torch": "torch"}
     framework = frameworks.get(options.distribute) or detect(text.encode())
-    return Size(workers=workers, framework=framework, gpus=gpus)
+    return Size(workers=workers, framework=framework)
 
 
 def step_named(pipeline: Pipeline, name: str) -> Step:
@@ -152,7 +156,7 @@ def step_named(pipeline: Pipeline, name: str) -> Step:
     raise InvalidNotebook(f"step {name}", "the notebook has no such step", hint=f"the steps are {known}")
 
 
-def _notes_on_size(name: str, options: Options, size: Size, cells: tuple[Code, ...]) -> list[str]:
+def _notes_on_size(name: str, options: StepOptions, size: Size, cells: tuple[Code, ...]) -> list[str]:
     notes = []
     if options.settings.workers is None:
         notes.append(f"step {name!r} names no number of workers and gets {size.workers}; workers:N says it")

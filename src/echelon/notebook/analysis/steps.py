@@ -16,7 +16,14 @@ from typing import Any
 from echelon.notebook.analysis.cells import Cell, CellLine, InvalidNotebook, Notebook, refuse
 from echelon.notebook.analysis.magics import plain_code
 from echelon.notebook.analysis.parameters import Code, Parameter, replace_values
-from echelon.notebook.analysis.tags import CellTags, Kind, Options, merge_options, read_tag_list, read_tags
+from echelon.notebook.analysis.tags import (
+    CellTags,
+    Kind,
+    StepOptions,
+    merge_options,
+    read_tag_list,
+    read_tags,
+)
 from echelon.values import frozen
 
 START = "start"
@@ -30,7 +37,7 @@ class StepCells:
     name: str
     cells: tuple[Code, ...]
     after: tuple[str, ...] = ()
-    options: Options = field(default_factory=Options)
+    options: StepOptions = field(default_factory=StepOptions)
 
 
 @frozen
@@ -49,7 +56,7 @@ class _Step:
     first_cell: int
     cells: list[Code] = field(default_factory=list)
     after: dict[str, int] = field(default_factory=dict)  # and the cell that says so
-    options: Options = field(default_factory=Options)
+    options: StepOptions = field(default_factory=StepOptions)
 
 
 def gather_steps(notebook: Notebook, values: Mapping[str, Any] | None = None) -> Gathered:

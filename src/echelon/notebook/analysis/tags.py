@@ -42,7 +42,7 @@ _STRATEGIES: dict[Distribution, str] = {
 
 
 @frozen
-class Options:
+class StepOptions:
     """What tags say of a step beside its name and order: settings of its run, and what only steps have. None
     and empty: nothing was said.
     """
@@ -61,7 +61,7 @@ class CellTags:
     kind: Kind | None = None
     steps: tuple[str, ...] = ()
     after: tuple[str, ...] = ()  # the steps that `prev:` names
-    options: Options = field(default_factory=Options)
+    options: StepOptions = field(default_factory=StepOptions)
     unknown: tuple[str, ...] = ()
 
 
@@ -82,9 +82,9 @@ def read_tag_list(tags: Iterable[str], where: str | CellLine) -> CellTags:
     )
 
 
-def merge_options(strong: Options, weak: Options) -> Options:
+def merge_options(strong: StepOptions, weak: StepOptions) -> StepOptions:
     """Take what `strong` says, and what `weak` says besides."""
-    return Options(
+    return StepOptions(
         settings=merge(strong.settings, weak.settings),
         secrets=tuple(dict.fromkeys((*strong.secrets, *weak.secrets))),
         cache=weak.cache if strong.cache is None else strong.cache,
@@ -114,7 +114,7 @@ def _add(found: CellTags, tag: str, where: str | CellLine) -> CellTags:
     return replace(found, options=options)
 
 
-def _option(options: Options, tag: str, where: str | CellLine) -> Options | None:
+def _option(options: StepOptions, tag: str, where: str | CellLine) -> StepOptions | None:
     """The options with what a tag says; None for a tag that is not known."""
     word, _, value = tag.partition(":")
     match word:

@@ -86,8 +86,8 @@ def _settings_of(step: Step) -> Settings:
     return replace(
         said,
         workers=size.workers,
-        procs=None if size.framework == "torch" and size.gpus else 1,
-        gpus=size.gpus or None,
+        procs=None if size.framework == "torch" and step.gpus else 1,
+        gpus=step.gpus or None,
         roles=roles,
         framework=size.framework,  # type: ignore[arg-type]  # of those that it knows
     )

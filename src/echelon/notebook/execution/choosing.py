@@ -19,7 +19,7 @@ from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.notebook.execution.asking import job_of, local_settings, pod_settings
 from echelon.notebook.execution.places import OnThisMachine, Place, python_of
 from echelon.notebook.execution.pods import InPods, own_image
-from echelon.notebook.kept.folder import Options, PipelineFolder, PipelineRecord
+from echelon.notebook.kept.folder import PipelineFolder, PipelineOptions, PipelineRecord
 from echelon.notebook.kept.volume import RunVolume, VolumeRequest, check_one_node, open_volume, wanted_volume
 from echelon.preparation.pods import CPUS, MEMORY, check_requirements
 from echelon.values import frozen
@@ -48,19 +48,20 @@ class Choice(Protocol):
         """The place for one pipeline run."""
 
 
-def choose_place(pipeline: Pipeline, engine: Engine, options: Options, tell: Tell) -> Choice:
+def choose_place(pipeline: Pipeline, engine: Engine, options: PipelineOptions, tell: Tell) -> Choice:
     """The place that the engine means; raises for what a step asks for and cannot have."""
-    check_requirements(options.pods.requirements, Path.cwd())
+    settings = options.settings
+    check_requirements(settings.requirements, Path.cwd())
     if not engine.traits.remote:
         for step in pipeline.steps:
             local_settings(step, engine)
-        python_of(options.python)
+        python_of(settings.python)
         return _Here(engine=engine, options=options)
     about = pipeline.notebook.about
     # What was typed is meant for this run; what the notebook names was meant for another cluster, perhaps.
-    image = options.image or about.image or own_image(engine) or options.pods.image
-    mounts = [*(options.pods.mount or ()), *_mounts(pipeline, tell)]
-    base = replace(options.pods, mount=mounts or None, python=options.python)
+    image = options.image or about.image or own_image(engine) or settings.image
+    mounts = [*(settings.mount or ()), *_mounts(pipeline, tell)]
+    base = replace(settings, mount=mounts or None, restarts=None)
     for step in pipeline.steps:
         job_of(pod_settings(step, base, image))
         if options.cache or step.options.cache:
@@ -74,7 +75,6 @@ def without_gpus(pipeline: Pipeline) -> Pipeline:
     steps = tuple(
         replace(
             step,
-            size=replace(step.size, gpus=0),
             options=replace(
                 step.options,
                 settings=replace(step.options.settings, gpus=None, resource=_without_gpus(step)),
@@ -94,7 +94,7 @@ def _without_gpus(step: Step) -> dict[str, int] | None:
 def check_gpus(choice: Choice, steps: Iterable[Step], engine: Engine) -> None:
     """Raise if a step asks for GPUs that there never are: before those before it have run for hours."""
     for step in steps:
-        if step.size.gpus:
+        if step.gpus:
             try:
                 find_plan(job_of(choice.settings_of(step)), engine)
             except Unplaceable as error:
@@ -130,7 +130,7 @@ def check_same_place(record: PipelineRecord, engine: Engine, again: str) -> None
 @frozen
 class _Here:
     engine: Engine
-    options: Options
+    options: PipelineOptions
     image: str | None = None
 
     def names_taken(self) -> Iterable[str]:
@@ -143,15 +143,15 @@ class _Here:
         return None
 
     def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> Place:  # noqa: ARG002 - as above
-        python = python_of(self.options.python)
+        python = python_of(self.options.settings.python)
         memory = max((node.memory for node in self.engine.cluster(gpus=False).nodes), default=math.inf)
         return OnThisMachine(
             pipeline=pipeline,
             folder=folder,
             engine=self.engine,
             python=python,
-            base=self.options.pods,
-            restarts=self.options.restarts,
+            base=self.options.settings,
+            restarts=self.options.settings.restarts or 0,
             memory=memory,
         )
 
@@ -159,7 +159,7 @@ class _Here:
 @frozen
 class _There:
     engine: Engine
-    options: Options
+    options: PipelineOptions
     base: Settings
     image: str | None
     wanted: VolumeRequest
@@ -189,7 +189,7 @@ class _There:
             base=self.base,
             volume=volume,
             image=self.image,
-            restarts=self.options.restarts,
+            restarts=self.options.settings.restarts or 0,
             tell=self.tell,
         )
         if volume.one_node:

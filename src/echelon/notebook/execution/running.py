@@ -34,8 +34,8 @@ from echelon.notebook.execution.choosing import (
 from echelon.notebook.execution.steps import known, opened
 from echelon.notebook.kept.folder import (
     PRIVATE,
-    Options,
     PipelineFolder,
+    PipelineOptions,
     PipelineRecord,
     StepRecord,
     as_json,
@@ -66,7 +66,7 @@ class Request:
     only: str | None = None  # run this step alone, on the variables of the newest run
     root: Path = Path("runs")
     timeout: float | None = None  # of the whole
-    options: Options = Options()
+    options: PipelineOptions = PipelineOptions()
 
 
 def run_notebook(request: Request, engine: Engine, tell: Tell) -> Run:
@@ -136,14 +136,14 @@ def _run_again(request: Request, engine: Engine, tell: Tell) -> Run:
     return _resume(folder, before, record, request)
 
 
-def read(notebook: Path, parameters: Mapping[str, str] | None, options: Options) -> Pipeline:
+def read(notebook: Path, parameters: Mapping[str, str] | None, options: PipelineOptions) -> Pipeline:
     """The pipeline that a notebook is, with these parameters."""
     found = read_pipeline(notebook, parameters)
     return without_gpus(found) if options.no_gpus else found
 
 
 def _checked(
-    request: Request, pipeline: Pipeline, engine: Engine, options: Options, tell: Tell
+    request: Request, pipeline: Pipeline, engine: Engine, options: PipelineOptions, tell: Tell
 ) -> tuple[str, Choice]:
     """The name, and the place where the steps would run."""
     for text in pipeline.warnings:
@@ -166,7 +166,7 @@ def _submit(folder: PipelineFolder, record: PipelineRecord, request: Request) ->
         volume_uid=volume.uid if volume is not None and volume.made else "",
         private=PRIVATE,
     )
-    text = record.options.pods.grace
+    text = record.options.settings.grace
     grace = GRACE if text is None else parse_duration("grace", text)
     job = job_of_parent(
         folder.name, folder.path, _EXECUTOR, [str(folder.path)], program, grace=grace, timeout=request.timeout

@@ -19,8 +19,8 @@ from echelon.notebook.execution.places import Files, Place, read_object
 from echelon.notebook.execution.program import key_of, sources_of, specification
 from echelon.notebook.kept.cache import set_aside, take_over
 from echelon.notebook.kept.folder import (
-    Options,
     PipelineFolder,
+    PipelineOptions,
     PipelineRecord,
     StepRecord,
     published,
@@ -41,7 +41,7 @@ class NotebookSteps:
         folder: PipelineFolder,
         record: PipelineRecord,
         place: Place,
-        options: Options,
+        options: PipelineOptions,
     ) -> None:
         self._steps = {step.name: step for step in pipeline.steps}
         self._pipeline, self._folder, self._place, self._options = pipeline, folder, place, options

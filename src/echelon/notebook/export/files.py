@@ -11,14 +11,16 @@ from typing import Any, Literal
 import yaml
 
 from echelon.errors import from_os_error
+from echelon.model.settings import Settings
 from echelon.notebook.analysis.pipeline import Pipeline
 from echelon.notebook.export.pods import program_archive
 from echelon.notebook.export.script import as_script
-from echelon.notebook.export.tekton import Wishes, as_tekton
+from echelon.notebook.export.tekton import RunClaim, as_tekton
 from echelon.values import frozen
 
 _BOOLEANS_OF_SOME = frozenset("yYnN")  # Kubernetes' own reader takes them for true and false
 Kind = Literal["tekton", "python"]
+NEW_CLAIM = RunClaim()
 
 
 def modules_beside(folder: Path, texts: Iterable[str]) -> dict[str, bytes]:
@@ -91,15 +93,15 @@ class Compiled:
     notes: tuple[str, ...] = ()
 
 
-def compiled(pipeline: Pipeline, kind: Kind, wishes: Wishes) -> Compiled:
-    """A pipeline for another engine; `wishes` are for Tekton."""
+def compiled(pipeline: Pipeline, kind: Kind, settings: Settings, volume: RunClaim = NEW_CLAIM) -> Compiled:
+    """A pipeline for another engine; settings and volume are for Tekton."""
     if kind == "python":
         return Compiled(files={f"{pipeline.name}.py": as_script(pipeline)}, notes=pipeline.warnings)
     texts = [
         code.text for code in (*pipeline.prelude, *(code for step in pipeline.steps for code in step.cells))
     ]
     modules = modules_beside(pipeline.notebook.path.absolute().parent, texts)
-    exported = as_tekton(pipeline, wishes, program_archive(modules))
+    exported = as_tekton(pipeline, settings, volume, program_archive(modules))
     files = {
         f"{pipeline.name}-needed.yaml": as_yaml(exported.needed),
         f"{pipeline.name}-run.yaml": as_yaml([exported.run]),

@@ -116,7 +116,7 @@ def config_map(pipeline: Pipeline, pods: Pods, program: bytes) -> Object:
 def resources_of(step: Step) -> Object:
     """What each worker of a step gets."""
     own = step.options.settings
-    asked = {"cpu": own.cpus, "memory": own.memory, **(own.resource or {}), GPU: step.size.gpus or None}
+    asked = {"cpu": own.cpus, "memory": own.memory, **(own.resource or {}), GPU: step.gpus or None}
     limits = {name: str(amount) for name, amount in asked.items() if amount is not None}
     return {"limits": limits, "requests": dict(limits)} if limits else {}
 
@@ -167,8 +167,8 @@ def processes_of(step: Step) -> list[list[dict[str, str]]]:
 def world_of(step: Step) -> World:
     """The workers of a step, by role."""
     size = step.size
-    procs = size.gpus if size.framework == "torch" and size.gpus else 1
-    workers = Group(workers=size.workers, procs=procs, resources=Resources(gpus=size.gpus))
+    procs = step.gpus if size.framework == "torch" and step.gpus else 1
+    workers = Group(workers=size.workers, procs=procs, resources=Resources(gpus=step.gpus))
     if not size.coordinated:
         return World(groups=(workers,))
     chief = Group(role="chief", workers=1, procs=1)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from echelon.model.settings import Settings
 from echelon.notebook.analysis.cells import InvalidNotebook
 from echelon.notebook.analysis.flow import flow_of
 from echelon.notebook.analysis.parameters import Parameter, kind_of
@@ -34,16 +35,13 @@ _POD = {
 
 
 @frozen
-class Wishes:
-    """What the user says beside the notebook."""
+class RunClaim:
+    """The claim of the volume between steps: a new one for each run, or one that is there."""
 
-    image: str = ""  # of steps that name none
-    namespace: str = ""
-    claim: str = ""  # a claim that is there, instead of one for each run
+    claim: str = ""  # one that is there
     size: str = "1Gi"
     storage_class: str = ""
     shared: bool = False  # ReadWriteMany
-    restarts: int = 0  # of a step, after a failure
 
 
 @frozen
@@ -67,17 +65,19 @@ class _Common:
     makers: Mapping[str, str]
 
 
-def as_tekton(pipeline: Pipeline, wishes: Wishes, program: bytes) -> Exported:
-    """The pipeline for Tekton; raises InvalidNotebook if a step has no image."""
-    images = {step.name: _image(pipeline, step, wishes) for step in pipeline.steps}
+def as_tekton(pipeline: Pipeline, settings: Settings, volume: RunClaim, program: bytes) -> Exported:
+    """The pipeline for Tekton; raises InvalidNotebook if a step has no image. `settings` are of all steps:
+    their image, where their tags name none, the namespace, and restarts.
+    """
+    images = {step.name: _image(pipeline, step, settings) for step in pipeline.steps}
     tasks = task_names(pipeline.steps)
     makers = {name: maker for name in pipeline.metrics if (maker := _maker(pipeline, name)) is not None}
-    shipped = pods.config_map(pipeline, Pods(images=images, shared=wishes.shared), program)
+    shipped = pods.config_map(pipeline, Pods(images=images, shared=volume.shared), program)
     common = _Common(
         pipeline=pipeline,
         program=shipped["metadata"]["name"],
         images=images,
-        restarts=wishes.restarts,
+        restarts=settings.restarts or 0,
         tasks=tasks,
         makers=makers,
     )
@@ -98,7 +98,7 @@ def as_tekton(pipeline: Pipeline, wishes: Wishes, program: bytes) -> Exported:
                 for name, maker in makers.items()
             ],
         },
-        "workspaces": [{"name": RUN, **_volume(wishes)}],
+        "workspaces": [{"name": RUN, **_volume(volume)}],
         "timeouts": {"pipeline": _NO_TIMEOUT},
     }
     distributed = [step for step in pipeline.steps if pods.is_distributed(step)]
@@ -113,14 +113,16 @@ def as_tekton(pipeline: Pipeline, wishes: Wishes, program: bytes) -> Exported:
         "spec": spec,
     }
     needed = [shipped]
-    needed += _account(wishes.namespace or "default") if distributed else []
+    needed += _account(settings.namespace or "default") if distributed else []
     notes = [
         f"the volume {each.name!r} is left out: only claims that exist (pvc) are mounted"
         for each in pipeline.notebook.about.volumes
         if each.kind != "pvc"
     ]
     return Exported(
-        needed=tuple(_placed(each, wishes) for each in needed), run=_placed(run, wishes), notes=tuple(notes)
+        needed=tuple(_placed(each, settings.namespace) for each in needed),
+        run=_placed(run, settings.namespace),
+        notes=tuple(notes),
     )
 
 
@@ -149,8 +151,8 @@ def text_of(pipeline: Pipeline, parameter: Parameter) -> str:
     return repr(value)
 
 
-def _image(pipeline: Pipeline, step: Step, wishes: Wishes) -> str:
-    image = step.options.settings.image or wishes.image or pipeline.notebook.about.image
+def _image(pipeline: Pipeline, step: Step, settings: Settings) -> str:
+    image = step.options.settings.image or settings.image or pipeline.notebook.about.image
     if not image:
         hint = "--image REF, or the tag image:REF; it needs Python and what the notebook imports"
         raise InvalidNotebook(f"step {step.name}", "it has no image", hint=hint)
@@ -226,15 +228,15 @@ def _task(step: Step, common: _Common) -> Object:
     }
 
 
-def _volume(wishes: Wishes) -> Object:
-    if wishes.claim:
-        return {"persistentVolumeClaim": {"claimName": wishes.claim}}
+def _volume(volume: RunClaim) -> Object:
+    if volume.claim:
+        return {"persistentVolumeClaim": {"claimName": volume.claim}}
     spec: Object = {
-        "accessModes": ["ReadWriteMany" if wishes.shared else "ReadWriteOnce"],
-        "resources": {"requests": {"storage": wishes.size}},
+        "accessModes": ["ReadWriteMany" if volume.shared else "ReadWriteOnce"],
+        "resources": {"requests": {"storage": volume.size}},
     }
-    if wishes.storage_class:
-        spec["storageClassName"] = wishes.storage_class
+    if volume.storage_class:
+        spec["storageClassName"] = volume.storage_class
     return {"volumeClaimTemplate": {"spec": spec}}
 
 
@@ -263,7 +265,7 @@ def _account(namespace: str) -> list[Object]:
     ]
 
 
-def _placed(obj: Object, wishes: Wishes) -> Object:
-    if not wishes.namespace:
+def _placed(obj: Object, namespace: str | None) -> Object:
+    if not namespace:
         return obj
-    return {**obj, "metadata": {"namespace": wishes.namespace, **obj["metadata"]}}
+    return {**obj, "metadata": {"namespace": namespace, **obj["metadata"]}}

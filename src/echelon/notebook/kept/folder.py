@@ -40,15 +40,13 @@ _NEVER_LINKED = ("runs", "__pycache__")
 
 
 @frozen
-class Options:
-    """How a pipeline is run."""
+class PipelineOptions:
+    """How a pipeline is run: settings of all its steps, and what only a pipeline has."""
 
-    python: str | None = None
+    settings: Settings = field(default_factory=Settings)
     cache: bool = False
-    restarts: int = 0  # of a step, after a failure
     parallel: int | None = None  # workers at the same time
     no_gpus: bool = False  # whatever the tags ask for
-    pods: Settings = field(default_factory=Settings)  # in a cluster, for all steps
     image: str | None = None  # in a cluster, before the one that the notebook names
     volume: str | None = None  # in a cluster: pvc:NAME[/PATH] or new:[SIZE][@CLASS]
     volume_mode: str | None = None  # of a new one: rwx or rwo
@@ -89,7 +87,7 @@ class PipelineRecord:
     volume: RunVolume | None = None  # in a cluster, what holds their values and files
     image: str = ""  # in a cluster, that of every step that names none; "" is the cluster's default
     graph: tuple[Node, ...] = ()  # of the notebook as it was then
-    options: Options = field(default_factory=Options)
+    options: PipelineOptions = field(default_factory=PipelineOptions)
     todo: tuple[str, ...] = ()  # the steps that are run in this start; without any, all that are not done
     missing: str = ""  # what of its results is not in its folder, and why
     schema: int = SCHEMA

@@ -118,7 +118,7 @@ def check_one_node(step: Step, cpus: float, memory: float, volume: str, cluster:
     fits = any(
         node.cpus >= count * cpus
         and node.memory >= count * memory
-        and len(node.gpus) >= step.size.workers * step.size.gpus
+        and len(node.gpus) >= step.size.workers * step.gpus
         for node in cluster.nodes
     )
     if not fits:

@@ -11,7 +11,7 @@ import pytest
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 from tests.engines.kubernetes.watched.test_state import job
 
-from echelon.cli.asking import confirm_deletion
+from echelon.cli.printing.say import confirm_deletion
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.watched.engine import WatchedJobs
 from echelon.errors import StateTrouble

@@ -1,5 +1,3 @@
-"""A run that is made of runs, followed by the command line and at a terminal."""
-
 from __future__ import annotations
 
 import json
@@ -18,8 +16,8 @@ from tests.cli.terminal import Terminal
 from tests.conftest import PATIENCE, wait_until
 
 import echelon
-from echelon.cli.following.part_lines import PartLines
-from echelon.cli.following.steps import StepColours, StepNotices
+from echelon.cli.following.lines import StepColours, StepNotices
+from echelon.cli.following.worker_lines import PartLines
 from echelon.engines.local.engine import LocalEngine
 from echelon.model.event import Event
 from echelon.model.job import Job

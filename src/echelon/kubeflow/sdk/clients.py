@@ -1,25 +1,34 @@
-"""A job that Kubeflow's client was asked to create, submitted as a run that goes on by itself."""
+"""What both of Kubeflow's clients stand on: where their jobs are, how a job is submitted as a run that needs
+no client, and errors as their callers catch them (ValueError, TimeoutError and RuntimeError), each with the
+message and the hint of the error that caused it."""
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from echelon.engines.base import Engine
+from echelon.engines.choose import CLUSTER, LOCAL, choose_engine, cluster_is_configured
+from echelon.errors import EchelonError, InvalidJob, RunTimedOut
 from echelon.handle import Run
 from echelon.kubeflow.documents import read_document
 from echelon.kubeflow.here import on_this_machine
 from echelon.kubeflow.labels import with_labels
 from echelon.model.pods.pod import KUBEFLOW_KIND
+from echelon.model.run import RunRef
 from echelon.model.settings import Settings
 from echelon.preparation.prepare import named_after, prepare, prepare_function
 from echelon.preparation.sources import find_surroundings, gather
 from echelon.replacing import make_room
 from echelon.submit import submit
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _FRAMEWORKS: Mapping[str, Literal["torch", "tensorflow", "jax", "xgboost", "mpi"]] = {
     "PyTorchJob": "torch",
     "TFJob": "tensorflow",
@@ -27,6 +36,60 @@ _FRAMEWORKS: Mapping[str, Literal["torch", "tensorflow", "jax", "xgboost", "mpi"
     "XGBoostJob": "xgboost",
     "MPIJob": "mpi",
 }
+
+
+def as_kubeflow_does(call: Callable[P, R]) -> Callable[P, R]:
+    """Raise what a caller of Kubeflow's client expects."""
+
+    @functools.wraps(call)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except InvalidJob as error:
+            raise ValueError(str(error)) from error
+        except RunTimedOut as error:
+            raise TimeoutError(str(error)) from error
+        except EchelonError as error:
+            raise RuntimeError(str(error)) from error
+
+    return called
+
+
+class Reach:
+    """One cluster, or this machine: as given, else by ECHELON_ON, else the cluster if one is configured."""
+
+    def __init__(
+        self, on: str | None, *, context: str | None, namespace: str | None, kubeconfig: str | None
+    ) -> None:
+        named = CLUSTER if context or kubeconfig else None
+        self._on = on or os.environ.get("ECHELON_ON") or named or _usual_place()
+        self._context = context
+        self._kubeconfig = kubeconfig
+        self.namespace = namespace
+
+    def _engine(self, namespace: str | None = None) -> Engine:
+        return choose_engine(
+            self._on,
+            context=self._context,
+            namespace=namespace or self.namespace,
+            kubeconfig=self._kubeconfig,
+        )
+
+    def _ref(self, name: str) -> RunRef:
+        return RunRef(engine=self._on, name=name)
+
+
+def _usual_place() -> str:
+    if cluster_is_configured():
+        return CLUSTER
+    _say_once()
+    return LOCAL
+
+
+@functools.cache
+def _say_once() -> None:
+    hint = 'on="local" says so, and KUBECONFIG or on="k8s" a cluster'
+    print(f"note: no cluster is configured: jobs run on this machine ({hint})", file=sys.stderr)
 
 
 def submit_document(

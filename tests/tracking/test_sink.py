@@ -1,5 +1,3 @@
-"""Numbers and places of points, made of the metrics that a reader finds in real lines."""
-
 from __future__ import annotations
 
 import pytest
@@ -7,7 +5,7 @@ import pytest
 from echelon.metrics.reader import MetricReader
 from echelon.model.output.log import LogLine
 from echelon.model.output.metric import Metric
-from echelon.tracking.points import Numbering, key_of
+from echelon.tracking.sink import Numbering, key_of
 
 
 def steps(*texts: str, name: str = "loss") -> list[int]:

@@ -1,14 +1,13 @@
-"""A Kubeflow job on the command line: `run -f`, on this machine, and `convert`."""
-
 from __future__ import annotations
 
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,12 +15,16 @@ from tests.kubeflow.calling_torchrun import calling_torchrun
 from tests.kubeflow.kinds.test_pytorchjob import DIFFERENT, MNIST
 from tests.kubeflow.kinds.test_tfjob import DIST_MNIST
 from tests.kubeflow.kinds.test_trainjob import JOB, RUNTIME, joined
+from tests.kubeflow.test_documents import CLAIM
 
-from echelon.cli import main
+from echelon.cli import kubeflow, main
 from echelon.cli.commands import runs
+from echelon.engines.abilities import Put
+from echelon.errors import Refused, Unavailable
 from echelon.jobfile import read_job_file
 from echelon.jobfile.writing import write_job_file
 from echelon.kubeflow import read_manifest
+from echelon.model.engine.traits import Traits
 from echelon.model.meaning import to_job
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -410,3 +413,59 @@ def test_a_launcher_of_an_mpi_job_finds_the_hosts_on_this_machine(
     shown = capfd.readouterr().out
     assert "localhost:4" in shown
     assert "localhost slots=4" in shown
+
+
+class Cluster:
+    """Takes what it is given, but for the kinds that it refuses; no controller takes a job up."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = refused
+        self.made: list[str] = []
+        self.left: list[str] = []
+
+    def put(self, objects: Sequence[Mapping[str, Any]], *, dry_run: bool = False) -> list[Put]:
+        kinds = [str(each["kind"]) for each in objects]
+        if not dry_run:
+            if set(kinds) & set(self.refused):
+                raise Refused("the cluster refuses it")
+            self.made += kinds
+        return [Put(kind=each["kind"], name=each["metadata"]["name"], done="created") for each in objects]
+
+    def take_back(self, objects: Sequence[Mapping[str, Any]], _done: Sequence[Put]) -> None:
+        self.left = [kind for kind in self.made if kind not in {each["kind"] for each in objects}]
+
+    def check_taken_up(self, *_given: object) -> None:
+        raise Unavailable("no controller")
+
+
+@pytest.mark.parametrize("order", [(RUNTIME, JOB, CLAIM), (CLAIM, JOB, RUNTIME)])
+def test_the_runtime_comes_first_and_the_job_last(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    order: tuple[str, ...],
+) -> None:
+    cluster = Cluster()
+    engine = SimpleNamespace(manifests=cluster, traits=Traits(place="a cluster", remote=True))
+    monkeypatch.setattr(kubeflow, "engine_for", lambda _settings: engine)
+    Path("job.yaml").write_text(joined(*order))
+    assert main.call(["run", "-f", "job.yaml", "--as", "native", "--dry-run"]) == 0
+    assert not cluster.made
+    assert "ClusterTrainingRuntime torch-distributed: would be created" in capsys.readouterr().err
+    main.call(["run", "-f", "job.yaml", "--as", "native"])
+    assert "no controller" in capsys.readouterr().err
+    assert cluster.made == ["ClusterTrainingRuntime", "PersistentVolumeClaim", "TrainJob"]
+
+
+def test_a_job_that_is_refused_leaves_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster("TrainJob")
+    engine = SimpleNamespace(manifests=cluster, traits=Traits(place="a cluster", remote=True))
+    monkeypatch.setattr(kubeflow, "engine_for", lambda _settings: engine)
+    Path("job.yaml").write_text(joined(RUNTIME, JOB))
+    main.call(["run", "-f", "job.yaml", "--as", "native"])
+    told = capsys.readouterr().err
+    assert "the cluster refuses it" in told
+    assert "what was created and replaced of the files is undone" in told
+    assert (cluster.made, cluster.left) == (["ClusterTrainingRuntime"], [])
