@@ -458,8 +458,9 @@ def waiting(restarts: int = 0) -> Gang:
 
 def test_the_end_of_a_run_that_failed_waits_for_its_checkpoints() -> None:
     made = waiting()
-    assert (made.verdict, made.held, made.ends) == (None, True, True)
+    assert (made.phase, made.verdict, made.held, made.ends) == ("ending", None, True, True)
     assert made.next_deadline() is None
+    made.unfit(UNFIT, NOW)
     made.lost(1, "it is gone", NOW)
     made.stop_requested("stopped", "stopped", NOW)
     assert made.verdict is None

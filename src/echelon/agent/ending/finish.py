@@ -287,7 +287,7 @@ class Shutdown:
         assert self.leader is not None
         if self.final is not None:
             return
-        if self.leader.gang.phase == "stopping":
+        if self.leader.gang.phase in ("stopping", "ending"):
             self._loop.call_later(0.02, self._leave_when_settled)
         else:
             self._give_last(self._leave_when_safe)

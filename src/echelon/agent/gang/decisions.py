@@ -6,7 +6,8 @@ ranks; its number is the number of restarts so far. It goes through::
 
     gathering -> preparing -> running -> stopping -> gathering (a restart) or over
 
-A gang that was never whole may leave instead (`giving_way.py`): gathering -> leaving.
+Between stopping and over the end of a run may wait, in the phase `ending`, until what its ranks have left is
+given. A gang that was never whole may leave instead (`giving_way.py`): gathering -> leaving.
 """
 
 from __future__ import annotations
@@ -53,9 +54,11 @@ class Gang:
         self.events: list[dict[str, object]] = []
         self.verdict: dict[str, object] | None = None
         self.has_run = False  # ranks were started, under this or an earlier leader: there may be results
-        self.waits = False  # a start waits for `proceed`: there may be something to give, or to get, before
-        self.held = False  # one does, or the end of a run that has not succeeded
-        self._end: tuple[str, dict[str, object] | None] | None = None  # that end
+        # A start waits for `proceed`, and so does an end that is no success: there may be something to give,
+        # or to get, before.
+        self.waits = False
+        self._start_waits = False
+        self._end: tuple[str, dict[str, object] | None] = ("failed", None)  # the one that waits
         self._joined: set[int] = set()
         self._leaving: dict[int, str] = {}  # workers that were told to leave, and whose ranks have notice
         self.addresses: dict[int, str] = {}
@@ -118,22 +121,27 @@ class Gang:
         if all_there and not hopeless:
             self._prepare(now)
 
+    @property
+    def held(self) -> bool:
+        """Whether a start or an end waits for `proceed`."""
+        return self.ends or self._start_waits
+
+    @property
+    def ends(self) -> bool:
+        """Whether the end of the run waits for `proceed`: what ranks have left may be given before."""
+        return self.phase == "ending"
+
     def proceed(self, now: float) -> None:
         """The start that waits may go on, or the end that does."""
-        if self._end is not None:
-            self._conclude(*self._end)
-        elif self.held and self.phase == "gathering":
+        if self.ends:
+            self._close(*self._end)
+        elif self._start_waits and self.phase == "gathering":
             self._begin(now)
 
     def carries(self, now: float) -> None:
         """A worker gets its checkpoints back, which may take longer than anything else before a start."""
         if self.phase == "preparing":
             self._deadline = now + self._task.join_timeout
-
-    @property
-    def ends(self) -> bool:
-        """Whether the end of the run waits for `proceed`: what ranks have left may be given before."""
-        return self._end is not None and self.phase != "over"
 
     def set_address(self, worker: int, address: str) -> None:
         """Set or correct the address of a worker."""
@@ -280,7 +288,7 @@ class Gang:
 
     def unfit(self, cause: dict[str, object], now: float) -> None:
         """A worker cannot get what its ranks need, such as the code; no restart would change that."""
-        if self.phase == "over" or self._outcome is not None:
+        if self.phase in ("ending", "over") or self._outcome is not None:
             return
         self._outcome, self._final_cause = "failed", cause
         self.events.append({"kind": "failed", "cause": cause})
@@ -289,7 +297,7 @@ class Gang:
     def adopt(self, verdict: object) -> None:
         """Take over the verdict of an earlier leader, which a worker knows."""
         if isinstance(verdict, dict) and verdict.get("outcome") in OUTCOMES and self.phase != "over":
-            self.phase, self.held, self._end = "over", False, None
+            self.phase, self._start_waits = "over", False
             self.has_run = True
             self.verdict = verdict
             self._order_finish()
@@ -351,8 +359,8 @@ class Gang:
             return
         if self.phase == "gathering":
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
-            if self.held:
-                self.held, self._deadline = False, now + self._task.join_timeout
+            if self._start_waits:
+                self._start_waits, self._deadline = False, now + self._task.join_timeout
             return
         if self.phase in ("preparing", "running") and self._current.needs(worker):
             self._current.lost.append((worker, reason, kind))
@@ -375,9 +383,9 @@ class Gang:
         """
         if self.phase == "over":
             return
-        if self._end is not None:  # its ranks have ended
+        if self.ends:  # its ranks have ended
             if signal == stopping.KILL:
-                self._conclude(*self._end)
+                self._close(*self._end)
             return
         if self._outcome is None:
             self._outcome, self._reason = outcome, reason
@@ -435,7 +443,7 @@ class Gang:
 
     def _give_way(self) -> None:
         """Leave, all together, if the gang was never whole. Nothing has run, and nothing has failed."""
-        if self.phase != "gathering" or self.last_started >= 0 or self.has_run or self.held:
+        if self.phase != "gathering" or self.last_started >= 0 or self.has_run or self._start_waits:
             return
         self.phase, self._deadline = "leaving", None
         missing = sorted(set(range(self._workers)) - self._joined)
@@ -452,12 +460,12 @@ class Gang:
 
     def _prepare(self, now: float) -> None:
         if self.waits:
-            self.held, self._deadline = True, None
+            self._start_waits, self._deadline = True, None
         else:
             self._begin(now)
 
     def _begin(self, now: float) -> None:
-        self.held, self._leave_by = False, float("inf")
+        self._start_waits, self._leave_by = False, float("inf")
         self.generation = self.last_started + 1
         self.phase, self._gives_way_at = "preparing", None
         if self.generation > 0:
@@ -530,8 +538,6 @@ class Gang:
         return stopping.notice(stopping.FAILURE, self._current.who_failed())
 
     def _stopped_all(self, now: float) -> None:
-        if self._end is not None:
-            return
         peers = self._current.peers()
         if self._outcome is not None:
             if self._outcome == "timed-out" and peers:
@@ -572,11 +578,13 @@ class Gang:
         self._conclude("failed", cause)
 
     def _conclude(self, outcome: str, cause: dict[str, object] | None) -> None:
-        if self.waits and self.has_run and outcome != "succeeded" and self._end is None:
-            self._end, self.held, self.phase = (outcome, cause), True, "stopping"
-            self._deadline = None
-            return
-        self.phase, self.held = "over", False
+        if self.waits and self.has_run and outcome != "succeeded":
+            self._end, self.phase, self._deadline = (outcome, cause), "ending", None
+        else:
+            self._close(outcome, cause)
+
+    def _close(self, outcome: str, cause: dict[str, object] | None) -> None:
+        self.phase, self._start_waits = "over", False
         if self._reason and self._current.killed:
             from echelon.agent.ranks.report import describe_killed  # `later.py`
 
