@@ -1,4 +1,6 @@
-"""The verdict on ranks that hang: recordings of real ones (`hangs/record.py`), by recorders and without."""
+"""The verdict on ranks that hang: recordings of real ones (`hangs/record.py`, on an H200 `record_gpu.py`), by
+recorders and without.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +70,19 @@ def without_recorder(looks: dict[int, dict[str, Any]]) -> dict[int, dict[str, An
             [0, 3],
             f"{BOTH} rank 0 waits for rank 3 in {ONE % 1}, and rank 3 waits for rank 0 in {ONE % 2}",
         ),
+        ("nccl-asleep-2", hang.MISSING, [1], f"rank 1 never called {SIX}; rank 0 waits in it"),
+        (
+            "nccl-order-2",
+            hang.DIFFERS,
+            [0, 1],
+            f"rank 1 called broadcast 6 ([64, 64] float32), where rank 0 called {SIX}",
+        ),
+        (
+            "nccl-sizes-2",
+            hang.DIFFERS,
+            [0, 1],
+            f"rank 1 called all_reduce 6 ([128, 64] float32), where rank 0 called {SIX}",
+        ),
         (
             "start-4",
             hang.STACKS,
@@ -100,8 +115,8 @@ def test_lines_say_where_ranks_are_and_what_they_read() -> None:
 
 
 def test_other_sizes() -> None:
-    """Gloo aborts a rank at once that gets more than it asked for, so there is no recording of this: one
-    rank's last call of another recording is given other sizes. NCCL hangs.
+    """Gloo aborts a rank at once that gets more than it asked for, and NCCL had two ranks on one GPU: one
+    rank's last call of another recording is given other sizes.
     """
     looks = recorded("order-4")
     looks[3]["recorder"]["groups"]["0"]["calls"]["6"][:2] = ["all_reduce", "[32, 64]"]

@@ -78,6 +78,17 @@ def state_of(looks: Looks) -> object:
     return sorted((rank, look.get("trace") or 0, look.get("place") or "") for rank, look in looks.items())
 
 
+def unchanged_for(looks: Looks) -> float | None:
+    """How long before it was looked at a rank has last called a collective; None where no recorder tells."""
+    ages = []
+    for look in looks.values():
+        groups = look["recorder"]["groups"] if look.get("recorder") else {}
+        called = [call[3] for group in groups.values() for call in group["calls"].values()]
+        if called and isinstance(look.get("at"), float):
+            ages.append(look["at"] - max(called))
+    return min(ages, default=None)
+
+
 def has_recorder(looks: Looks) -> bool:
     """Whether a rank has told of collectives."""
     return any(look.get("recorder") and look["recorder"]["groups"] for look in looks.values())

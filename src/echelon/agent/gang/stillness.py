@@ -38,6 +38,7 @@ class Stillness:
         self._state: object = None
         self._since = 0.0  # when this state was seen first
         self._same = 0
+        self._look_at: float | None = None  # when the next look will tell, if nothing changes until then
         self._records = True  # whether there may be recorders
 
     def note(self, worker: int, sample: Mapping[str, Any]) -> None:
@@ -63,8 +64,10 @@ class Stillness:
         if not quiet and not (self.acts and self._records and len(self._ranks) > 1):
             self._same, self._state = 0, None
             return None
-        if self._asked_at is not None and now - self._asked_at < _EVERY * self.limit:
+        due = self._look_at is not None and now >= self._look_at
+        if self._asked_at is not None and now - self._asked_at < _EVERY * self.limit and not due:
             return None
+        self._look_at = None
         self._number += 1
         self._asked, self._asked_at, self._answers = set(busy), now, {}
         return {"say": "look", "number": self._number, "stacks": quiet}
@@ -105,14 +108,20 @@ class Stillness:
         if self._asked or self._same < _SAME or not self._looks:
             return None
         silent = self.silence(busy) >= self.limit
-        still = self.acts and now - self._since >= self.limit  # while others print
-        if not (silent or still):
+        looked = self._asked_at or now  # what has changed since then is not known
+        unchanged = looked - self._since >= self.limit
+        if not (silent or (unchanged and self.acts)):  # while others print
             return None
         found = hang.verdict(self._seen(), gone)
         if self.is_debugged():
             return (False, found) if silent else None
         if found.kind in (hang.STACKS, hang.ELSEWHERE):
             return (found.kind == hang.STACKS, found) if silent else None
+        # The first look was at half of the time: a collective may have ended shortly before.
+        since = hang.unchanged_for(self._looks)
+        if since is not None and since < self.limit and not unchanged:
+            self._look_at = looked + self.limit - since
+            return None
         # Of one that is not a rank of ours, as torchrun's, the silence is that of all.
         all_of_them = self.silence(busy)
         waited_for = (self._ranks.get(rank, all_of_them) for rank in found.ranks if rank not in gone)

@@ -70,8 +70,9 @@ def look(
     """Ask the ranks, each given with its process and where its files begin, and call `then()` with what is
     known of each: `place`, `trace` (a digest of the stack), `collective` (whether it waits in a library of
     them), `debugged` (whether it is in a debugger of Python's), `state` and `does` as the kernel tells them,
-    and `recorder`, as `read` makes it of the answer. With `only_recorders` no signal is sent. A rank that
-    has ended meanwhile is left out: what it has left tells more (`dumps.py`).
+    and `recorder`, as `read` makes it of the answer, with the time that it was taken `at`. With
+    `only_recorders` no signal is sent. A rank that has ended meanwhile is left out: what it has left tells
+    more (`dumps.py`).
     """
     asked = {
         rank: [
@@ -159,6 +160,7 @@ class _Asked:
         if self._recorder:
             # None: it was asked, and did not answer.
             found["recorder"] = self._read(_read(self._start + ".answer"))
+            found["at"] = round(time.time(), 3)  # by the clock of the times that it tells
         return found
 
     def _ask_recorder(self) -> bool:
