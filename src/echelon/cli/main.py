@@ -135,8 +135,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is not worth an error
     code = call(sys.argv[1:])
-    # At its end Python looks for cycles among all objects that were imported, which takes a tenth of the time of
-    # a short command.
+    # At its end Python looks for cycles among all imported objects, a tenth of a short command's time.
     gc.freeze()
     sys.exit(code)
 
