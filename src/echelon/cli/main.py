@@ -34,7 +34,7 @@ COMMANDS = {
     "forward": ("commands.forward", "Forward a local port to a worker."),
     "cp": ("commands.cp", "Copy files to and from a cluster's volumes."),
     "volume": ("commands.volume", "List, create and remove a cluster's volumes."),
-    "convert": ("kubeflow", "Print a Kubeflow job as a job file."),
+    "convert": ("kubeflow.manifests", "Print a Kubeflow job as a job file."),
     "notebook": ("notebooks.commands", "Run a notebook's tagged cells as a pipeline."),
     "jupyter": ("notebooks.server", "Run your own Jupyter server in a cluster."),
     "image": ("commands.image", "Build an image of the project, without Docker."),
@@ -135,8 +135,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is not worth an error
     code = call(sys.argv[1:])
-    # At its end Python looks for cycles among all objects that were imported, which takes a tenth of the time
-    # of a short command.
+    # At its end Python looks for cycles among all imported objects, a tenth of a short command's time.
     gc.freeze()
     sys.exit(code)
 

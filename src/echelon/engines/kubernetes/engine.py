@@ -20,7 +20,6 @@ from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.mirror import Mirrors
-from echelon.engines.kubernetes.render.image import image_of
 from echelon.engines.kubernetes.submitting import Submitting
 from echelon.errors import InvalidJob
 from echelon.model.copy import LeftOut
@@ -58,6 +57,8 @@ class KubernetesEngine(Submitting):
 
     def read(self, ref: RunRef) -> Record:
         """What was recorded; its results are where they belong on this machine."""
+        from echelon.engines.kubernetes.render.image import image_of
+
         stored = views.read_record(self.api, self._ref(ref.name))
         job = stored.run.job
         with suppress(InvalidJob):  # of a newer version, whose frameworks are not all known here

@@ -1,56 +1,43 @@
 """Runs are made in a cluster: recorded, shipped, queued and started, so that any step may be repeated.
 
 What lasts of a run is in its record (a ConfigMap) and its Jobs; what a submission has just made or looked at
-is its `Submission`, so that the next call of the same process need not ask for it again."""
+is its `Submission`, so that the next call of the same process need not ask for it again. Only clients that
+submit import what that takes."""
 
 from __future__ import annotations
 
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines import reservation
 from echelon.engines.base import Taken, current_user, run_exists
-from echelon.engines.job_secrets import read_secrets
-from echelon.engines.kept_agent import keep_agent, shipped_agent
-from echelon.engines.kubernetes import objects, record, shapes
+from echelon.engines.kubernetes import record
 from echelon.engines.kubernetes.client import identity
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
 from echelon.engines.kubernetes.client.beside import beside, together
 from echelon.engines.kubernetes.client.place import USUAL, Place
-from echelon.engines.kubernetes.files.results import whereabouts
-from echelon.engines.kubernetes.files.results.home import as_owner, local_folder
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.prerequisites import namespace, outputs, pod_security
-from echelon.engines.kubernetes.prerequisites.asked import Asked, Submission
-from echelon.engines.kubernetes.queue import making, scaling
 from echelon.engines.kubernetes.record import Stored
-from echelon.engines.kubernetes.render import dialects, manifests
-from echelon.engines.kubernetes.render.image import image_note
-from echelon.engines.kubernetes.render.payload import Payload, load, weigh
-from echelon.engines.kubernetes.render.pod import to_toleration
-from echelon.engines.kubernetes.state import whole
-from echelon.engines.kubernetes.taking_up import take_up
+from echelon.engines.kubernetes.render import dialects
 from echelon.engines.machine import Submissions
-from echelon.engines.results import reserve_results, results_folder
-from echelon.engines.terminal_size import size_for
 from echelon.errors import EchelonError
-from echelon.model.engine.cluster import Cluster
-from echelon.model.job import Job
-from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
-from echelon.model.world import rank_count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
     from echelon.bundle import Bundle
+    from echelon.engines.kubernetes.prerequisites.asked import Asked, Submission
+    from echelon.engines.kubernetes.render.payload import Payload
+    from echelon.model.engine.cluster import Cluster
+    from echelon.model.job import Job
+    from echelon.model.plan import Plan
 
 
 class Submitting:
@@ -74,6 +61,10 @@ class Submitting:
 
     def cluster(self, *, gpus: bool = True, job: Job | None = None) -> Cluster:
         """The cluster's nodes that the job may use and who holds what of them, as far as we may look."""
+        from echelon.engines.kubernetes import shapes
+        from echelon.engines.kubernetes.nodes import inventory
+        from echelon.engines.kubernetes.render.pod import to_toleration
+
         if job is None:
             return inventory.look(self.api, gpus=gpus)
         wanted = ",".join(f"{key}={value}" for key, value in sorted(job.pod.node_selector.items()))
@@ -92,10 +83,13 @@ class Submitting:
 
     def adds_nodes(self) -> bool:
         """Whether an autoscaler is known to be there."""
+        from echelon.engines.kubernetes.queue import scaling
+
         return scaling.adds_nodes(self.api)
 
     def expect(self) -> None:
         """Begin to ask what every submission asks: there will be one."""
+        from echelon.engines.kubernetes.prerequisites.asked import Asked
 
         def ask() -> Asked | None:
             # A plugin for credentials is not started before they are needed: it may ask the user.
@@ -104,6 +98,8 @@ class Submitting:
         self._expected = beside(ask)
 
     def _ask(self) -> Asked:
+        from echelon.engines.kubernetes.prerequisites.asked import Asked
+
         expected, self._expected = self._expected, None
         asked = expected() if expected is not None else None
         return asked if asked is not None and asked.is_fresh() else Asked(self.api)
@@ -114,6 +110,10 @@ class Submitting:
 
     def _submit(self, job: Job, coming: Collection[tuple[str, str]] = ()) -> Submission:
         if self._submission is None or self._submission.job != job:
+            from echelon.engines.kept_agent import shipped_agent
+            from echelon.engines.kubernetes.prerequisites import namespace
+            from echelon.engines.kubernetes.prerequisites.asked import Submission
+
             beside(shipped_agent)  # unless it is kept, to make it takes as long as the answers of the cluster
             asked = self._ask()
             is_free = beside(lambda: views.find_object(self.api, job.name) is None)
@@ -123,6 +123,10 @@ class Submitting:
 
     def notes(self, job: Job) -> tuple[str, ...]:
         """What was decided for the user that they should know."""
+        from echelon.engines.kubernetes.files.results import whereabouts
+        from echelon.engines.kubernetes.prerequisites import outputs
+        from echelon.engines.kubernetes.render.image import image_note
+
         on_rights = None if self._submit(job).may_execute else whereabouts.note_on_rights(job)
         on_files = whereabouts.note_on_restarts(job), whereabouts.note_on_checkpoints(job)
         on_output = outputs.note_on_output(self.api, job)
@@ -132,6 +136,15 @@ class Submitting:
         """Make the record, and all that does not depend on where the run will be; with `held`, the Jobs too,
         which wait.
         """
+        from echelon.engines import reservation
+        from echelon.engines.job_secrets import read_secrets
+        from echelon.engines.kubernetes import objects
+        from echelon.engines.kubernetes.files.results.home import as_owner
+        from echelon.engines.kubernetes.prerequisites import outputs
+        from echelon.engines.kubernetes.render.payload import weigh
+        from echelon.engines.kubernetes.taking_up import take_up
+        from echelon.engines.results import reserve_results, results_folder
+
         submission = self._submit(job)
         job = _as_it_can_be(job, submission)
         secrets = read_secrets(job, os.environ)  # what is missing is reported now, not when the workers start
@@ -196,6 +209,9 @@ class Submitting:
         secrets: Mapping[str, str],
     ) -> None:
         """Make what goes with a record, in any order; what is there already stays as it is."""
+        from echelon.engines.kubernetes import objects
+        from echelon.engines.kubernetes.render import manifests
+
         job, gang = stored.run.job, uuid.uuid4().hex + uuid.uuid4().hex
         if bundle is not None and job.pod.code_volume is not None:
             from echelon.engines.kubernetes.files.code_volume import store_code
@@ -219,10 +235,16 @@ class Submitting:
         """Remove the objects of the run, and write its record anew, in place: it is there at every moment.
         Its volume stays.
         """
+        from echelon.engines import reservation
+        from echelon.engines.job_secrets import read_secrets
         from echelon.engines.kubernetes.ending import clear_run
+        from echelon.engines.kubernetes.files.results.home import as_owner
         from echelon.engines.kubernetes.files.resumable import resumable_code
         from echelon.engines.kubernetes.files.run_logs import RunLogs
         from echelon.engines.kubernetes.follow.mirror import Mirrors
+        from echelon.engines.kubernetes.prerequisites import outputs
+        from echelon.engines.kubernetes.render.payload import weigh
+        from echelon.engines.results import reserve_results
 
         ref = self._ref(ref.name)
         view = views.look(self.api, ref)
@@ -264,6 +286,8 @@ class Submitting:
 
     def start(self, ref: RunRef, plan: Plan) -> None:
         """Make the Jobs with this plan; or start those that wait."""
+        from echelon.engines.kept_agent import keep_agent
+
         self._starting = ref.name
         submission = self._submission_of(ref.name)
         made = submission.take_made() if submission is not None else None
@@ -276,6 +300,10 @@ class Submitting:
         keep_agent()
 
     def _start(self, view: View, plan: Plan) -> None:
+        from echelon.engines.kubernetes import objects
+        from echelon.engines.kubernetes.queue import making
+        from echelon.engines.kubernetes.state import whole
+
         stored, ref = view.stored, view.stored.run.ref
         if stored.started or stored.stop is not None:
             if stored.stop is None and whole.is_half_made(stored, view.jobs):
@@ -308,6 +336,9 @@ class Submitting:
         return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True)
 
     def _rendered(self, job: Job, plan: Plan, bundle: Bundle | None) -> list[Object]:
+        from echelon.engines.kubernetes.render import manifests
+        from echelon.engines.kubernetes.render.payload import weigh
+
         user, submission = current_user(), self._submission_of(job.name)
         owner = (submission.who() if submission is not None else identity.known_as(self.api)) or user
         run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=owner, user=user)
@@ -321,6 +352,8 @@ class Submitting:
         )
 
     def _load(self, job: Job, bundle: Bundle | None) -> Payload:
+        from echelon.engines.kubernetes.render.payload import load
+
         payload = load(job, bundle)
         if bundle is not None and payload.sent:
             submission = self._submission_of(job.name) or self._submit(job)
@@ -333,10 +366,15 @@ class Submitting:
         return payload
 
     def _size_for(self, plan: Plan) -> dict[str, str]:
+        from echelon.engines.terminal_size import size_for
+        from echelon.model.world import rank_count
+
         return size_for(rank_count(plan.world), os.environ) if self._shown else {}
 
     def _security_level(self, name: str) -> str | None:
         """What the namespace enforces: as the check of that run has found it a moment ago, and anew after."""
+        from echelon.engines.kubernetes.prerequisites import pod_security
+
         submission = self._submission_of(name)
         return submission.level() if submission is not None else pod_security.level_of(self.api)
 
@@ -346,6 +384,8 @@ class Submitting:
 
     def _home_of(self, stored: Stored) -> Path:
         """Where the run's results belong on this machine."""
+        from echelon.engines.kubernetes.files.results.home import local_folder
+
         return local_folder(stored, self._submissions)
 
     def _ref(self, name: str) -> RunRef:
@@ -363,7 +403,11 @@ class Submitting:
 
 def _as_it_can_be(job: Job, submission: Submission) -> Job:
     """The job, whose workers hold no results where the user may not fetch them."""
-    return job if submission.may_execute else whereabouts.without_linger(job)
+    if submission.may_execute:
+        return job
+    from echelon.engines.kubernetes.files.results import whereabouts
+
+    return whereabouts.without_linger(job)
 
 
 def _now() -> float:

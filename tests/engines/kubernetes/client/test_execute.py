@@ -19,8 +19,9 @@ from wsproto import ConnectionType
 from wsproto.connection import Connection
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong
 
-from echelon.engines.kubernetes.client.api import Api, Exec, NotThere
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.client.channels import V4, V5
+from echelon.engines.kubernetes.client.execute import Exec
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Refused, Unavailable, Unreachable
 

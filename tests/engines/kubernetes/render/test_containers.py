@@ -13,7 +13,8 @@ from testbed.kubectl import Kubectl
 from tests.conftest import PATIENCE, wait_until
 from tests.engines.kubernetes.real import access_of, config_map
 
-from echelon.engines.kubernetes.client.api import Api, Exec, Gone, NotThere, Object
+from echelon.engines.kubernetes.client.api import Api, Gone, NotThere, Object
+from echelon.engines.kubernetes.client.execute import Exec
 from echelon.errors import Refused, Unreachable
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

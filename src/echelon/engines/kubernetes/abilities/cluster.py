@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from echelon.engines.base import current_user
-from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.render.payload import MOST_CODE
 from echelon.errors import Denied
@@ -176,6 +175,8 @@ class ClusterMeter:
 
 def read_platforms(api: Api) -> frozenset[str]:
     """The platforms of all nodes; raises Denied if they may not be listed."""
+    from echelon.engines.kubernetes import shapes
+
     try:
         nodes = api.list_shapes("Node", shapes.Node)
     except Denied as error:

@@ -9,14 +9,12 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
 from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
 from echelon.engines.kubernetes.client.border import Damaged, admit, admit_all, decode
-from echelon.engines.kubernetes.client.execute import Exec, begin_exec
-from echelon.engines.kubernetes.client.forward import PortConnection, connect_to_port
 from echelon.engines.kubernetes.client.http.refusals import (
     AlreadyThere,
     Conflict,
@@ -34,13 +32,16 @@ from echelon.engines.kubernetes.client.targets import ALL, Targets
 from echelon.errors import Denied, Refused
 from echelon.values import frozen
 
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.execute import Exec
+    from echelon.engines.kubernetes.client.forward import PortConnection
+
 __all__ = [
     "ALL",
     "AlreadyThere",
     "Api",
     "Conflict",
     "Damaged",
-    "Exec",
     "Gone",
     "Invalid",
     "Listing",
@@ -50,7 +51,7 @@ __all__ = [
 
 T = TypeVar("T")
 PAGE = 500
-_LARGE_PAGE = 100  # of what takes many kilobytes each, as nodes and pods do
+_LARGE_PAGE = 100  # of nodes and pods, which take many kilobytes each
 # Seconds after its timeout within which a watch may still report its end.
 GRACE = 5.0
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -146,7 +147,7 @@ class Api:
     ) -> Sequence[T]:
         """All matching objects of a kind, parsed into `shape`: fields that it does not have are dropped."""
         page = partial(self._page, kind, selector, fields, namespace)
-        size = PAGE if kind == "Event" else _LARGE_PAGE
+        size = _LARGE_PAGE if kind in ("Node", "Pod") else PAGE
         found = read_shapes(page, shape, self.access, size)
         return [each for each in found if not isinstance(each, dict) or admit(kind, each) is not None]
 
@@ -314,11 +315,15 @@ class Api:
         tty: bool = False,
     ) -> Exec:
         """Start a command in a container. The result is a context manager that closes the connection."""
+        from echelon.engines.kubernetes.client.execute import begin_exec
+
         path, request = self._targets.one("get", "Pod", pod, subresource="exec")
         return begin_exec(self._session, path, request, command, container=container, stdin=stdin, tty=tty)
 
     def port(self, pod: str, port: int) -> PortConnection:
         """A connection to a port of a pod. The result is a context manager that closes it."""
+        from echelon.engines.kubernetes.client.forward import connect_to_port
+
         path, request = self._targets.one("get", "Pod", pod, subresource="portforward")
         return connect_to_port(self._session, path, request, port)
 

@@ -9,14 +9,12 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.client.http.stream import split_lines
 from echelon.engines.kubernetes.follow import view as views
-from echelon.engines.kubernetes.follow.keeper import find_keeper
-from echelon.engines.kubernetes.follow.logs import is_last_line
 from echelon.engines.kubernetes.follow.view import View
-from echelon.engines.kubernetes.state import history, workers
+from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.state.standing import (
     Evidence,
     Source,
@@ -28,9 +26,12 @@ from echelon.engines.kubernetes.state.standing import (
 )
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.event import Event
-from echelon.model.output.log import parse_line
-from echelon.model.run import RunRef
 from echelon.values import frozen
+
+if TYPE_CHECKING:
+    from echelon.engines.kubernetes.client.api import Api, Object
+    from echelon.engines.kubernetes.state import history
+    from echelon.model.run import RunRef
 
 STREAMED: tuple[Source, ...] = ("leader",)  # whose log is read as it comes
 _LAST = 3  # lines, of which one is the agent's last if it was written
@@ -54,6 +55,9 @@ def last_lines(api: Api, leader: Object) -> Told:
     """What the last lines of a leader's log tell, given by its pod: it may be over, and stay to keep its
     results. Nothing if the log has no line, as when the kubelet has just begun another file for it.
     """
+    from echelon.engines.kubernetes.follow.logs import is_last_line
+    from echelon.model.output.log import parse_line
+
     name, container = leader["metadata"]["name"], workers.container_name(leader)
     with api.logs(name, container=container, tail=_LAST) as pieces:
         lines = [parse_line(raw, 0) for raw in split_lines(pieces, with_rest=True)]
@@ -107,6 +111,8 @@ def ask_keeper(api: Api, view: View, leader: history.LeaderEvents) -> None:
     """Learn from the keeper how the run stands, if it may know better and can be asked."""
     if not may_tell("keeper", view, leader.told):
         return
+    from echelon.engines.kubernetes.follow.keeper import find_keeper
+
     with suppress(Denied, Refused, Unreachable):
         keeper = find_keeper(api, view.stored)
         for line in keeper.told if keeper is not None else ():

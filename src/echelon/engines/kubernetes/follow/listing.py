@@ -18,8 +18,6 @@ from typing import Any, TypedDict, cast
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside
-from echelon.engines.kubernetes.diagnose.queueing import find_untended
-from echelon.engines.kubernetes.diagnose.trouble import told
 from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.engines.kubernetes.follow.evidence import evidence, glance
 from echelon.engines.kubernetes.follow.view import is_record, to_view
@@ -192,6 +190,9 @@ def is_own(row: RunSummary, identity: str, user: str) -> bool:
 
 def _told_untended(row: RunSummary, stored: Stored, jobs: Sequence[Object]) -> RunSummary:
     """The row of a run that waits, and that no process looks after, says so."""
+    from echelon.engines.kubernetes.diagnose.queueing import find_untended
+    from echelon.engines.kubernetes.diagnose.trouble import told
+
     found = find_untended(stored, jobs, now=time.time())
     return row if found is None else replace(row, reason=told(found), trouble=found.kind)
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from echelon.engines.kept_agent import shipped_agent
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.record import Shipped
 from echelon.errors import InvalidJob
@@ -62,6 +61,7 @@ def load(job: Job, bundle: Bundle | None) -> Payload:
     know whether the image has it.
     """
     from echelon.bundle.zipapp import pip_wheel
+    from echelon.engines.kept_agent import shipped_agent
 
     wants_pip = bool(job.pod.pip or job.pod.requirements)
     code = None if bundle is None or job.pod.code_volume is not None else bundle.data
