@@ -1,1 +1,1 @@
-"""Kubeflow's jobs on the command line: run by echelon's own workers, or by Kubeflow's controller."""
+"""Kubeflow jobs on the command line: run by echelon's own workers, or by Kubeflow's controller."""
