@@ -1,4 +1,4 @@
-"""Kubeflow's jobs, run by echelon's own workers: its YAML read as settings, on a cluster or on this machine.
+"""Kubeflow jobs, run by echelon's own workers: their YAML read as settings, on a cluster or on this machine.
 
 Reading is pure, and nothing that a manifest says is dropped without a note (`Manifest.notes`).
 `TrainingClient` and `TrainerClient` answer the calls of Kubeflow's own clients."""

@@ -1,1 +1,1 @@
-"""The kinds of Kubeflow's jobs, one file each, and what all of them have: replicas and a policy."""
+"""The kinds of Kubeflow jobs, one file each, and what all of them have: replicas and a policy."""

@@ -1,3 +1,3 @@
-"""Kubeflow's Python clients, their calls answered by echelon's own runs: no operator is needed.
+"""The calls of Kubeflow's Python clients, answered by echelon's own runs: no operator is needed.
 
 A notebook that used them changes its import line, and nothing else."""

@@ -1,1 +1,1 @@
-"""Jobs of Kubeflow's controllers that echelon did not create, seen as runs: `k8s://namespace/pytorchjob/name`."""
+"""Kubeflow jobs that echelon did not create, seen as runs: `k8s://namespace/pytorchjob/name`."""
