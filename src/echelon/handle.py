@@ -20,6 +20,7 @@ from echelon.model.grace import grace_in_pods
 from echelon.model.job import GRACE, Job
 from echelon.model.output.log import LogBlock, LogLine, whole_lines
 from echelon.model.plan import Plan
+from echelon.model.pods.way_home import keeps_checkpoints
 from echelon.model.resources import parse_duration
 from echelon.model.run import Record, RunRef, StopSignal
 from echelon.model.status import FINAL, Status, fold, with_progress
@@ -570,32 +571,44 @@ class Run:
 
     def resumable(self, job: Job) -> bool:
         """Whether a run of this job could be resumed where it is, should it not succeed."""
-        return not self._engine.traits.remote or job.pod.output is not None
+        return not self._engine.traits.remote or job.pod.output is not None or keeps_checkpoints(job.pod)
 
-    def resume(self, *, no_wait: bool = False, stays: bool = False, sending: CopyWatch | None = None) -> Run:
+    def resume(
+        self,
+        *,
+        no_wait: bool = False,
+        stays: bool = False,
+        sending: CopyWatch | None = None,
+        fetching: Callable[[int, int], object] | None = None,
+    ) -> Run:
         """Start the run again, if it failed, was stopped or lost: the same job in the same results, where the
         script finds its checkpoint. ECHELON_RESTART counts on. Returns at once, as `echelon.run` does; with
-        `stays` the caller follows it, and admits it while it is queued. Code that is sent to the first worker
-        is sent before, unless the caller `stays`; `sending` is told of that.
+        `stays` the caller follows it, and admits it while it is queued. Code that is sent to the first
+        worker, and the safe checkpoints of a run whose keeper has them (`--checkpoints`), are sent before,
+        unless the caller `stays`; `sending` is told of that. Such a run's results are fetched first, if they
+        were not; `fetching` is told of that.
         """
         from echelon.resuming import resume
 
-        resume(self._ref, self._engine, self.status(progress=False), no_wait=no_wait, stays=stays)
+        status = self.status(progress=False)
+        resume(self._ref, self._engine, status, no_wait=no_wait, stays=stays, fetching=fetching)
         if not stays and self._engine.delivery is not None and self._engine.delivery.is_due(self._ref):
-            self.send_code(sending)
+            self.send_what_it_awaits(sending)
         return self
 
     def deliver(self, watch: CopyWatch) -> None:
-        """Send the code that the run waits for, if it is one that does: its first worker has started."""
+        """Send what the run waits for, if it is one that does, code or checkpoints: its first worker has
+        started.
+        """
         if self._engine.delivery is not None:
             self._engine.delivery.deliver(self._ref, watch)
 
-    def send_code(self, watch: CopyWatch | None = None) -> None:
-        """Wait for the first worker, and send it the code; raises RunFailed if the run ends before it has all
-        of it. For a caller that does not follow the run.
+    def send_what_it_awaits(self, watch: CopyWatch | None = None) -> None:
+        """Wait for the first worker, and send the code or the checkpoints that the run waits for; raises
+        RunFailed if the run ends before all of it is there. For a caller that does not follow the run.
         """
         watch = watch or _Quiet()
-        watch.notice(f"the code of run {self.name} is sent when its first worker has started")
+        watch.notice(f"what run {self.name} waits for is sent when its first worker has started")
         for event in self._engine.events(self._ref, follow=True):
             if event.kind == "worker-started" and event.worker == 0:
                 self.deliver(watch)

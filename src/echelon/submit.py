@@ -91,7 +91,7 @@ def submit(
         note_started(str(ref))
     if not stays and is_sent(job, prepared.bundle, engine.traits):
         try:
-            run.send_code(sending)
+            run.send_what_it_awaits(sending)
         except BaseException:  # without its code it would wait in vain
             withdraw(run)
             raise

@@ -2,9 +2,10 @@
 
 A client reaches it through `exec` in the pod: `python3 -S agent.pyz control SOCKET ORDER [JSON]`. The orders
 are `stop` (with `reason`, `signal` and `grace`), `fetch` (a `client` fetches results for the next `seconds`,
-and this worker stays; it answers `until` when) and `release` (the `client` has them, and the workers may
-leave). One line of JSON goes each way. Only the agent's user may open the socket; a process of that user
-could also signal the agent."""
+and this worker stays; it answers `until` when), `release` (the `client` has them, and the workers may
+leave) and, of the keeper, `stock` (a client has sent the safe checkpoints of an earlier start). One line of
+JSON goes each way. Only the agent's user may open the socket; a process of that user could also signal the
+agent."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Callable
 
-ORDERS = ("stop", "fetch", "release")
+ORDERS = ("stop", "fetch", "release", "stock")
 PATIENCE = 10.0  # seconds for an order and its answer
 CALLERS = 16  # at a time; one more drops the oldest
 LONGEST = 64 * 1024  # bytes of an order

@@ -40,6 +40,8 @@ class Orders:
         if order == "fetch":
             shutdown.renew(client, seconds if isinstance(seconds, (int, float)) else 0.0)
             return {"ok": True, "until": shutdown.until}
+        if order == "stock":
+            return {"ok": False, "error": "a worker keeps no checkpoints of others"}
         self._loop.call_later(0, shutdown.renew)
         if order == "release":
             if shutdown.final is None:

@@ -103,15 +103,21 @@ class Ports(Protocol):
 
 
 class Delivery(Protocol):
-    """Code that is too large to be recorded with a run, sent to its first worker when that has started."""
+    """What is sent to a run when its first worker has started: code that is too large to be recorded, and the
+    checkpoints that a run goes on from which was resumed.
+    """
 
     def is_due(self, ref: RunRef) -> bool:
-        """Whether the run has such code: it needs a command that stays with it."""
+        """Whether anything is sent to the run: it needs a command that stays with it."""
+        ...
+
+    def has_code(self, ref: RunRef) -> bool:
+        """Whether code is."""
         ...
 
     def deliver(self, ref: RunRef, watch: CopyWatch) -> None:
-        """Send the run's code, if it has such code. Where that fails, the run ends as failed. It may be
-        repeated: what has arrived is not sent again.
+        """Send what the run waits for, if it waits for anything. Where that fails, the run ends as failed. It
+        may be repeated: what has arrived is not sent again.
         """
         ...
 

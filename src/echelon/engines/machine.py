@@ -11,8 +11,9 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _UID = re.compile(r"[0-9a-zA-Z-]{1,64}")
 _START = "start-"  # how the file of an earlier start goes on after the run's uid
 SMALL_CODE = 256 * 1024  # bytes of an archive; what is larger is not kept once its run has succeeded
 _RAN = "ran.tar.gz"  # how that of the code goes on once the run has succeeded
+_SAFE = "safe.json"  # how the file goes on that has its safe checkpoints
 _KEPT = 90 * 86400.0  # seconds that a run is remembered: longer than any record lives
 
 
@@ -38,6 +40,16 @@ class Fetched:
     missing: tuple[str, ...] = ()
 
 
+@frozen
+class SafeCheckpoints:
+    """The safe checkpoints of a run that were brought to the folder `path`, as its keeper has stated them: by
+    worker and name the version of its part, the mark of all parts and their time (`Event.parts`).
+    """
+
+    path: str
+    parts: Mapping[int, Mapping[str, tuple[str, str, int]]] = field(default_factory=dict)
+
+
 class Submissions:
     """The runs that this machine submitted to a cluster, by the uid of their records.
 
@@ -47,6 +59,7 @@ class Submissions:
         self._own: dict[str, str] = {}
         self._code: dict[str, bytes] = {}  # what could not be written
         self._fetched: dict[str, tuple[float, Fetched]] = {}
+        self._safe: dict[str, SafeCheckpoints] = {}
 
     def remember(self, uid: str, results: Path) -> None:
         """Note where the results of a run belong."""
@@ -89,6 +102,26 @@ class Submissions:
         self._fetched.pop(uid, None)
         with suppress(OSError, StateTrouble, ValueError):
             _file(state_home() / "submitted", uid, "fetched.json").unlink(missing_ok=True)
+
+    def note_safe(self, uid: str, safe: SafeCheckpoints) -> None:
+        """Note which checkpoints of a run came home. A later start that has brought none changes nothing."""
+        self._safe[uid] = safe
+        with suppress(OSError, StateTrouble, ValueError):
+            folder = state_home() / "submitted"
+            durable.make_folder(folder)
+            note = {"path": safe.path, "parts": safe.parts}
+            durable.replace_file(_file(folder, uid, _SAFE), json.dumps(note).encode())
+
+    def safe_of(self, uid: str) -> SafeCheckpoints | None:
+        """Which checkpoints of a run came home last; None if nothing is known of that."""
+        with suppress(OSError, StateTrouble, ValueError, KeyError, TypeError, RecursionError, AttributeError):
+            kept = json.loads(_file(state_home() / "submitted", uid, _SAFE).read_text("utf-8"))
+            parts = {
+                int(worker): {name: (version, mark, at) for name, (version, mark, at) in each.items()}
+                for worker, each in kept["parts"].items()
+            }
+            return SafeCheckpoints(path=kept["path"], parts=parts)
+        return self._safe.get(uid)
 
     def keep_code(self, uid: str, code: bytes) -> None:
         """Keep the code that was shipped for a run: its copy in the cluster is deleted when it ends, and the
@@ -159,8 +192,9 @@ class Submissions:
             path.unlink(missing_ok=True)
         self.forget_fetched(uid)
         self._code.pop(uid, None)
+        self._safe.pop(uid, None)
         with suppress(OSError, StateTrouble, ValueError):
-            for ending in ("tar.gz", _RAN, "json"):
+            for ending in ("tar.gz", _RAN, _SAFE, "json"):
                 _file(state_home() / "submitted", uid, ending).unlink(missing_ok=True)
 
 

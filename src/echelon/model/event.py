@@ -139,6 +139,9 @@ class Event:
     workers: tuple[int, ...] | None = None  # of `keeping`
     left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
     only: Literal["checkpoints"] | None = None  # of `worker-kept`: the worker was lost, with all but these
+    # Of `worker-kept`, what it wrote to safe checkpoints: the version of its part, the mark of all parts, and
+    # their time, 0 of a pointer to another one.
+    parts: Mapping[str, tuple[str, str, int]] | None = None
     steps: tuple[Step, ...] | None = None
     path: str | None = None  # of `checkpoint` and `restored`: below the results
     size: int | None = None  # bytes

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from echelon.agent.keep.entries import Found, read
+from echelon.agent.gang.rounds import mark_of
+from echelon.agent.keep.entries import Found, read, scan, stock_mark
 from echelon.agent.keep.shelf import Shelf
 
 
@@ -169,3 +170,37 @@ def test_a_part_that_its_worker_has_deleted_goes_alone(shelf: Shelf) -> None:
     mine, theirs = bring(shelf, 0, "a", "v"), bring(shelf, 1, "a", "v")
     shelf.forget("a", 0)
     assert (mine.exists(), theirs.exists()) == (False, True)
+
+
+def test_what_a_worker_wrote_is_stated_with_the_mark_of_all_parts(shelf: Shelf) -> None:
+    bring(shelf, 0, "a", "v")
+    bring(shelf, 1, "a", "w")
+    bring(shelf, 1, "b", "x")
+    assert shelf.stated(0) == {}
+    shelf.make_safe("a", {0: "v", 1: "w"})
+    mark = mark_of({"parts": {"0": "v", "1": "w"}})
+    assert (shelf.stated(0), shelf.stated(1)) == ({"a": ["v", mark, 1]}, {"a": ["w", mark, 1]})
+    shelf.drop(0)  # its results have it
+    assert shelf.stated(0) == {"a": ["v", mark, 1]}
+    shelf.forget("a")
+    assert (shelf.stated(0), shelf.stated(1)) == ({}, {})
+
+
+def test_what_an_earlier_start_left_is_safe_but_what_came_since_counts(shelf: Shelf, tmp_path: Path) -> None:
+    folder = tmp_path / "sent"
+    for worker, name in ((0, "a"), (1, "a"), (0, "b")):
+        (folder / str(worker) / name).mkdir(parents=True)
+        (folder / str(worker) / name / "file").write_bytes(b"x" * (worker + 1))
+    bring(shelf, 1, "b", "new", at=1 << 62)
+    found = {worker: scan(str(folder / str(worker))) for worker in (0, 1)}
+    shelf.stock(found, str(folder))
+    assert [(told["entry"], sorted(told["parts"])) for told in shelf.safe()] == [("a", ["0", "1"])]
+    assert (Path(shelf.places()["a", 1]) / "a" / "file").read_bytes() == b"xx"
+    assert (folder / "0" / "b").exists()
+    assert shelf.make_safe("b", {1: "new"})
+
+
+def test_a_stock_is_known_by_all_of_its_parts() -> None:
+    one, other = Found("a", "v", 1, 10, 1), Found("a", "w", 1, 10, 1)
+    marks = [stock_mark(each) for each in ({}, {0: {"a": one}}, {1: {"a": one}}, {0: {"a": other}})]
+    assert len(set(marks)) == 4

@@ -166,3 +166,58 @@ def test_a_run_that_is_stopped_has_its_last_checkpoint(terminal: Terminal) -> No
     assert not (home / ".echelon-set-aside").exists()
     assert terminal.status("stopped")["checkpoint"]["path"] == "ckpt/step-2"
     terminal.check_removal("stopped")
+
+
+# A run that ended goes on from what its keeper has.
+
+
+def end_after_a_checkpoint(terminal: Terminal, name: str) -> None:
+    """Rank 0 has saved step 1, and nobody has fetched anything."""
+    submit(terminal, name, "-n", "2")
+    assert terminal.call("stop", name).returncode == 0
+
+
+def check_resumed(terminal: Terminal, name: str) -> None:
+    done = terminal.call("resume", name)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("from 1\n") == 2, done.stdout
+    home = terminal.folder / "runs" / name
+    for step in (1, 2):
+        assert (home / "ckpt" / f"step-{step}" / "model").read_text() == str(step) * 1000
+    terminal.check_removal(name)
+
+
+@pytest.mark.core
+def test_a_run_that_was_never_fetched_is_resumed(terminal: Terminal) -> None:
+    end_after_a_checkpoint(terminal, "again")
+    check_resumed(terminal, "again")
+
+
+def test_a_resumption_that_is_killed_before_the_checkpoints_are_there(terminal: Terminal) -> None:
+    """The leader of the new start waits for them; its run is stopped, and resumed again."""
+    end_after_a_checkpoint(terminal, "killed")
+    killed = terminal.start("resume", "killed")
+    wait_until(lambda: terminal.status("killed")["state"] in ("starting", "waiting"), "it to start", PATIENCE)
+    killed.process.kill()
+    killed.wait()
+    if terminal.status("killed")["state"] not in ("failed", "stopped"):
+        assert terminal.call("stop", "killed").returncode == 0
+    check_resumed(terminal, "killed")
+
+
+def test_a_detached_resumption_sends_them_before_it_returns(terminal: Terminal) -> None:
+    end_after_a_checkpoint(terminal, "detached")
+    done = terminal.call("resume", "-d", "detached")
+    assert done.returncode == 0, done.stderr
+    assert "to the run's keeper" in done.stderr
+    check_end(terminal, "detached", workers=2)
+
+
+def test_without_its_keeper_a_run_is_not_resumed(terminal: Terminal) -> None:
+    """Nothing has its checkpoints any more: it does not begin from the start without a word."""
+    end_after_a_checkpoint(terminal, "without")
+    terminal.kubectl("delete", "job", "without-keeper", "--cascade=foreground")
+    refused = terminal.call("resume", "without")
+    assert refused.returncode == 115, refused.stderr
+    assert "its keeper, which had its safe checkpoints, is gone" in refused.stderr
+    assert terminal.call("rm", "--force", "without").returncode == 0

@@ -1,5 +1,6 @@
 """The leader's part in checkpoints: it finds out which are safe (`gang/rounds.py`), has the keeper know, and
-lets a generation begin only when what the workers of the one before had to give has been given."""
+lets a generation begin only when what the workers of the one before had to give has been given. The first one
+of a run that was resumed waits until the keeper has what a client sends it of the earlier start."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 LOOK = 0.05  # seconds between two looks at whether a generation may be prepared
 KEEPER_TIME = 60.0  # seconds that a restart waits for a keeper which is not there
+SENT_WITHIN = 180.0  # seconds without a sign of a client that sends; one whose connection broke tries again
+NO_KEEPER = 600.0  # seconds that the first start of a run which was resumed waits for its keeper
+NOT_THERE = 116  # exit code of a run whose checkpoints were not sent, as of one whose code was not
 FIRST_TIME = 10.0  # the same of a first start, whose workers may have been suspended before
 SILENT = 30.0  # seconds without a sign of a worker that has yet to give something
 ANSWERS = 1.0  # seconds in which workers answer what they have
@@ -38,6 +42,7 @@ class Checkpointing:
         sink: Sink,
         send: Callable[[dict[str, object]], object],
         connected: Callable[[int], bool],
+        resumed: bool = False,
     ) -> None:
         self._loop = loop
         self._workers = workers
@@ -53,6 +58,8 @@ class Checkpointing:
         self._ends_since: float | None = None  # when the end of the run began to wait
         self._has_shelf = False  # there is a keeper, and it has said what is safe
         self._alone_since = time.monotonic()  # when there was a keeper last
+        self._lacks = resumed  # the checkpoints of the start before it was resumed are not there yet
+        self._sent_at = time.monotonic()  # when there was a sign last that a client sends them
         self.on_ready: Callable[[], object] = lambda: None
         gang.waits = True
         keeper.on_shelf = self.receive_from_keeper
@@ -71,7 +78,7 @@ class Checkpointing:
     def note_keeper(self) -> None:
         """A keeper has come, or has gone."""
         self._has_shelf = False
-        self._alone_since = time.monotonic()
+        self._alone_since = self._sent_at = time.monotonic()
 
     def ran(self, worker: int) -> None:
         """The ranks of a worker run, or have run under an earlier leader."""
@@ -97,8 +104,11 @@ class Checkpointing:
         say = message.get("say")
         if say == "shelf":
             self._has_shelf = True
+            self._lacks = self._lacks and message.get("stocked") is not True
             self._rounds.meet_keeper(message.get("checkpoints"))
             self._send(self._keeper.message())  # what workers have told before counts no more
+        elif say == "receiving":
+            self._sent_at = time.monotonic()
         elif say == "dropped":
             self._rounds.dropped(message.get("entry"))
         else:
@@ -127,6 +137,8 @@ class Checkpointing:
         now = time.monotonic()
         if not self._has_shelf and self._gang.ends:
             return True
+        if self._lacks and not self._gang.has_run:
+            return False
         if not self._has_shelf:
             first = self._gang.last_started < 0 and not self._gang.has_run
             return now - self._alone_since >= (FIRST_TIME if first else KEEPER_TIME)
@@ -140,8 +152,22 @@ class Checkpointing:
         now = time.monotonic()
         if self._gang.ends and self._ends_since is None:
             self._ends_since = now
+        self._check_sent(now)
         late = self._ends_since is not None and now - self._ends_since > GIVING_AT_END
         if self._gang.held and (late or self.is_settled()):
             self._gang.proceed(now)
             self.on_ready()
         self.act()
+
+    def _check_sent(self, now: float) -> None:
+        """Fail a run that was resumed, and is not sent what it is to go on from: it would begin anew."""
+        patience = SENT_WITHIN if self._has_shelf else NO_KEEPER
+        if not self._lacks or self._gang.has_run or not self._gang.held or now - self._sent_at <= patience:
+            return
+        self._lacks = False
+        why = "the command that resumed the run has sent nothing for %g s" % SENT_WITHIN
+        if not self._has_shelf:
+            why = "the run's keeper is not there after %g s" % NO_KEEPER
+        summary = "its checkpoints did not arrive: %s" % why
+        self._gang.unfit({"summary": summary, "exit_code": NOT_THERE}, now)
+        self.on_ready()

@@ -114,7 +114,7 @@ class KeeperLink:
         say = message.get("say")
         if say == "noted":
             self._noted += 1
-        elif say in ("shelf", "shelved", "dropped"):
+        elif say in ("shelf", "shelved", "dropped", "receiving"):
             self.on_shelf(message)
 
     def _on_gone(self, connection: Connection) -> None:

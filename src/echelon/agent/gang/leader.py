@@ -101,6 +101,7 @@ class Leader:
             self._sink,
             lambda message: self.send(None, message),
             lambda worker: worker == 0 or worker in self._peers,
+            resumed=task.earlier > 0,
         )
         self.checkpointing.on_ready = self.act
 

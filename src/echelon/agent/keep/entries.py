@@ -9,8 +9,10 @@ Many scripts write beside their checkpoints which of them is the newest: DeepSpe
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+from hashlib import sha256
 
 from echelon.agent.files.manifest import Manifest
 from echelon.agent.files.tree import FILE, LINK, OTHER, BadTree, check_path, entries_at, look, why_not_link
@@ -130,6 +132,12 @@ def newer(
     )
     since = own.at if own is not None and is_part else newest["at"]
     return [name for name, each in found.items() if name not in names and each.at > since]
+
+
+def stock_mark(found: Mapping[int, Mapping[str, Found]]) -> str:
+    """By which a keeper knows that what a client has sent of an earlier start, by workers, has all come."""
+    versions = {str(worker): {name: each[name].version for name in each} for worker, each in found.items()}
+    return sha256(json.dumps(versions, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def set_aside(folder: str, name: str, aside: str) -> None:

@@ -63,7 +63,7 @@ class Line(Dial):
     def welcomed(self) -> None:
         """Tell a leader which checkpoints are safe; before its proof a side may say little."""
         if self.shelving is not None:
-            self.send({"say": "shelf", "checkpoints": self.shelving.safe()})
+            self.shelving.tell_shelf()
 
     def obey(self, message: dict[str, object]) -> None:
         """Note what the leader tells."""
@@ -226,9 +226,15 @@ class Keeper:
                 return False
             self._kept.add(worker)
             self._saved.add(worker)
-            manifests = [dict(each, worker=worker) for each in found]
-            self._sink.event("worker-kept", worker=worker, manifests=manifests, only="checkpoints")
+            self._vouch(worker, found, only="checkpoints")
         return True
+
+    def _vouch(self, worker: int, manifests: list[dict[str, Any]], **more: object) -> None:
+        parts = self._shelving.stated(worker) if self._shelving is not None else {}
+        if parts:
+            more["parts"] = parts
+        told = [dict(each, worker=worker) for each in manifests]
+        self._sink.event("worker-kept", worker=worker, manifests=told, **more)
 
     def _on_taken(self, worker: int, wire: Wire, taken: list[dict[str, Any] | None]) -> None:
         """Vouch for what came, in the log first: its worker leaves when it hears of it."""
@@ -239,8 +245,7 @@ class Keeper:
             self._kept.discard(worker)
         if found is not None:
             self._kept.add(worker)
-            manifests = [dict(each, worker=worker) for each in found["manifests"]]
-            self._sink.event("worker-kept", worker=worker, manifests=manifests, left_out=found["left_out"])
+            self._vouch(worker, found["manifests"], left_out=found["left_out"])
         elif worker not in self._kept and not os.path.isdir(os.path.join(self._folder, str(worker))):
             self._room.forget(worker)
         if taken:
@@ -281,6 +286,9 @@ class Keeper:
         self._hold.renew(time.monotonic(), client, seconds if at_work else 0.0)  # type: ignore[arg-type]
         if order == "fetch":
             return {"ok": self._save()}
+        if order == "stock" and self._shelving is not None:
+            is_there = self._shelving.stock(str(details.get("mark")), details.get("links"))
+            return {"ok": is_there, "error": "not all of it is here yet"}
         return {"ok": False, "error": "the keeper has no ranks to stop"}
 
     # When it leaves
@@ -293,6 +301,8 @@ class Keeper:
         now, copying = time.monotonic(), is_copying()
         if copying or self._taking or self._carries() or self._line.connected:
             self._hold.renew(now)
+            if copying and self._line.connected:
+                self._line.send({"say": "receiving"})  # what a leader may wait for before ranks start
         elif self._kept:
             self._state_end(now)
         # A worker that is sending when all is released, sends what was fetched already.

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 
-from echelon.agent.gang.rounds import newest_of
+from echelon.agent.gang.rounds import mark_of, newest_of
 from echelon.agent.keep.entries import Found, newer, scan, set_aside
 from echelon.agent.keep.room import space_of
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Mapping
 
     Key = tuple[str, int, str]  # an entry, a worker, the version of its part
 
@@ -29,6 +29,8 @@ class Shelf:
         self._parts: dict[Key, tuple[Found, str]] = {}  # with the folder of each
         self._safe: dict[str, dict[int, str]] = {}  # by entry: the version of each worker's part
         self._newest: dict[tuple[str, int], str] = {}  # by entry and worker: the version that came last
+        # As they became safe, with parts that were dropped since; and their time, 0 of a pointer.
+        self._whole: dict[str, tuple[dict[int, str], int]] = {}
         self._dropped: set[int] = set()  # workers whose parts are among their results only
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder, mode=0o700)
@@ -64,13 +66,43 @@ class Shelf:
         if not parts or not all((entry, worker, version) in self._parts for worker, version in parts.items()):
             return False
         self._safe[entry] = dict(parts)
+        told = self.describe(entry)
+        self._whole[entry] = dict(parts), 0 if told["pointer"] else int(told["at"])
         self._clear()
         return True
+
+    def stock(self, found: Mapping[int, Mapping[str, Found]], folder: str) -> None:
+        """Take the safe checkpoints of an earlier start, which are in `folder`, below the number of each
+        worker. Of a name that workers have given something to since, theirs counts.
+        """
+        known = {name for name, _worker in self._newest}
+        parts: dict[str, dict[int, str]] = {}
+        for worker, entries in found.items():
+            for name, each in entries.items():
+                if name not in known:
+                    place = self.place()
+                    os.rename(os.path.join(folder, str(worker), name), os.path.join(place, name))
+                    self.put(worker, each, place)
+                    parts.setdefault(name, {})[worker] = each.version
+        for name, versions in parts.items():
+            self.make_safe(name, versions)
+
+    def stated(self, worker: int) -> dict[str, list[object]]:
+        """What a worker wrote to the safe checkpoints: of each the version of its part, the mark of all parts
+        together and their newest time, 0 of a pointer. By these a machine that fetches the results of all
+        workers knows what is whole.
+        """
+        return {
+            entry: [parts[worker], mark_of({"parts": {str(each): parts[each] for each in parts}}), at]
+            for entry, (parts, at) in self._whole.items()
+            if worker in parts
+        }
 
     def forget(self, entry: str, worker: int | None = None) -> None:
         """Its script has deleted this checkpoint, or only what this worker wrote to it, which is not safe."""
         if worker is None:
             self._safe.pop(entry, None)
+            self._whole.pop(entry, None)
         for name, whose in list(self._newest):
             if name == entry and worker in (None, whose):
                 del self._newest[name, whose]

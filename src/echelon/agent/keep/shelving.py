@@ -10,7 +10,7 @@ import socket
 from echelon.agent.files.wire import Broken, Trouble
 from echelon.agent.gang.wire import Connection
 from echelon.agent.keep import exchange
-from echelon.agent.keep.entries import ASIDE, Found
+from echelon.agent.keep.entries import ASIDE, Found, scan, stock_mark
 from echelon.agent.keep.room import NO_SPACE, TOO_LARGE, Room, space_of
 from echelon.agent.keep.shelf import Shelf
 from echelon.agent.loop import Loop
@@ -21,6 +21,7 @@ TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank 
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+SENT = "sent"  # below the keeper's folder: what a client sends of an earlier start, by mark and worker
 MOST_AT_ONCE = 16  # parts that are taken at the same time; others come again
 
 
@@ -37,15 +38,48 @@ class Shelving:
         self._shelf = Shelf(os.path.join(task.keep_folder, "checkpoints"))
         self._taking: dict[tuple[int, str], int] = {}  # what comes, and what it takes at most
         self._serving = 0  # workers that get something back
+        self._stocks = False  # what a client has sent is being looked at
+        self._stocked = False  # the safe checkpoints of the earlier start are here
 
     @property
     def busy(self) -> bool:
         """Whether anything is on its way."""
         return bool(self._taking or self._serving)
 
-    def safe(self) -> list[dict[str, Any]]:
-        """The safe checkpoints, newest first."""
-        return self._shelf.safe()
+    def tell_shelf(self) -> None:
+        """Tell a leader which checkpoints are safe."""
+        self._tell({"say": "shelf", "checkpoints": self._shelf.safe(), "stocked": self._stocked})
+
+    def stated(self, worker: int) -> dict[str, list[object]]:
+        """What a worker wrote to the safe checkpoints."""
+        return self._shelf.stated(worker)
+
+    def stock(self, mark: str, links: object) -> bool:
+        """A client has sent the safe checkpoints of an earlier start: have them as safe here, if they are
+        what the mark says. Their links, which no copy takes alone, are told: worker, name and target. False
+        until that is done; the client asks again.
+        """
+        if self._stocked or self._stocks or not mark.isalnum():
+            return self._stocked
+        self._stocks = True
+        place = os.path.join(self._task.keep_folder, SENT, mark)
+        found: dict[int, dict[str, Found]] = {}
+
+        def work() -> None:
+            _make_links(place, links)
+            workers = os.listdir(place) if os.path.isdir(place) else []
+            found.update({int(each): scan(os.path.join(place, each)) for each in workers if each.isdigit()})
+
+        def done() -> None:
+            self._stocks = False
+            if stock_mark(found) == mark and not self._stocked:
+                self._shelf.stock(found, place)
+                self._stocked = True
+                shutil.rmtree(os.path.join(self._task.keep_folder, SENT), ignore_errors=True)
+                self.tell_shelf()
+
+        in_thread(self._loop, work, done)
+        return False
 
     def receive(
         self, worker: int, offer: dict[str, Any], connection: Connection, answer: dict[str, object]
@@ -187,3 +221,15 @@ class Shelving:
             sock.close()
 
         in_thread(self._loop, work, done)
+
+
+def _make_links(place: str, links: object) -> None:
+    """Make the links that a client tells of, each the whole of a checkpoint."""
+    for each in links if isinstance(links, list) else ():
+        worker, name, target = each
+        raw = {"entry": name, "link": target, "version": "", "files": 0, "size": 0, "at": 0}
+        if type(worker) is int and Found.of(raw) is not None:
+            link = os.path.join(place, str(worker), name)
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            if not os.path.lexists(link):
+                os.symlink(target, link)

@@ -19,7 +19,8 @@ def resume(name: str | None, detach: bool, no_wait: bool, raw: bool, **target: s
     ECHELON_RESTART counts on. `logs` and `metrics` show all starts, `events` what happens from then on.
 
     Code that was shipped (--snapshot, functions, Kubernetes) is the same; a script that runs in place is what
-    it is now. On Kubernetes the results must be on a volume (--output): pods cannot read what was fetched.
+    it is now. On Kubernetes a run with --checkpoints goes on from its safe checkpoints: what was not fetched
+    yet is, and they are sent to its new pods. Another one needs its results on a volume (--output).
 
     \b
     Examples:
@@ -30,9 +31,9 @@ def resume(name: str | None, detach: bool, no_wait: bool, raw: bool, **target: s
     from echelon.cli.printing import render
     from echelon.cli.printing.progress import CopyProgress
 
-    sending = CopyProgress("code") if detach else None
+    sending = CopyProgress("sending") if detach else None
     run = find_run(name, target, keep_stdin=not detach)
-    run.resume(no_wait=no_wait, stays=not detach, sending=sending)
+    run.resume(no_wait=no_wait, stays=not detach, sending=sending, fetching=render.fetching())
     format_ = target["format"] or "text"
     if detach:
         render.submitted(run, format_)

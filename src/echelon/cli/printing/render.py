@@ -110,24 +110,32 @@ def preview(prepared: Prepared, plan: object, engine: Engine, format_: str) -> N
 
 def collecting(run: Run) -> None:
     """Fetch the results, and report progress when it takes a while."""
+    found: list[LeftOut] = []
+    said: list[str] = []
+    try:
+        run.collect(fetching(said.append), found.append)
+    finally:
+        left_out(found)
+    if said:
+        notice("results fetched")
+
+
+def fetching(also: Callable[[str], object] = lambda _: None) -> Callable[[int, int], object]:
+    """What reports how far results have come, now and then; `also` gets what it has said."""
     from echelon.model.resources import format_memory
 
-    began = shown = time.monotonic()
+    shown = time.monotonic()
 
     def progress(done: int, total: int) -> None:
         nonlocal shown
         now = time.monotonic()
         if now - shown > 2.0:
             shown = now
-            notice(f"fetching results: {format_memory(done)} of {format_memory(total)}")
+            said = f"fetching results: {format_memory(done)} of {format_memory(total)}"
+            notice(said)
+            also(said)
 
-    found: list[LeftOut] = []
-    try:
-        run.collect(progress, found.append)
-    finally:
-        left_out(found)
-    if shown != began:
-        notice("results fetched")
+    return progress
 
 
 @contextlib.contextmanager

@@ -104,13 +104,20 @@ def at_work(api: Api, record: Record, pods: Sequence[Object], keeper: str | None
         done.set()
 
 
+def order_keeper(api: Api, record: Record, keeper: str, *order: str) -> bool:
+    """Give the run's keeper, by its pod, an order; False if it refuses or does not answer. Raises Denied
+    without the right.
+    """
+    return _order(api, record, keeper, *order)
+
+
 def tell_keeper(api: Api, record: Record, keeper: str) -> bool:
     """Tell the run's keeper, given by its pod, that this client fetches; False if it does not answer, though
     it had the time to start. Raises Denied without the right.
     """
     order = "fetch", json.dumps({"client": process_name(), "seconds": _AT_WORK})
     deadline = time.monotonic() + _LISTENING
-    while not (told := _order(api, record, keeper, *order)) and time.monotonic() < deadline:
+    while not (told := order_keeper(api, record, keeper, *order)) and time.monotonic() < deadline:
         time.sleep(0.5)
     return told
 

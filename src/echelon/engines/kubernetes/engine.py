@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from echelon.engines.kubernetes.abilities.shipped import ShippedRuns
     from echelon.engines.kubernetes.client.api import Api
     from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
-    from echelon.engines.kubernetes.files.sent_code import SentCode
+    from echelon.engines.kubernetes.files.sending import Sending
     from echelon.engines.kubernetes.notebook.servers import PodNotebooks
     from echelon.engines.kubernetes.queue.looking import ClusterQueue
     from echelon.engines.kubernetes.upkeep.tend import Tender
@@ -220,11 +220,11 @@ class KubernetesEngine(Submitting):
         return PodShell(lambda: self.api)
 
     @cached_property
-    def delivery(self) -> SentCode:
-        """Code that is sent when the leader has started."""
-        from echelon.engines.kubernetes.files.sent_code import SentCode
+    def delivery(self) -> Sending:
+        """Code and checkpoints that are sent when the leader has started."""
+        from echelon.engines.kubernetes.files.sending import Sending
 
-        return SentCode(lambda: self.api, self._submissions)
+        return Sending(lambda: self.api, self._submissions)
 
     @cached_property
     def shipping(self) -> ShippedRuns:

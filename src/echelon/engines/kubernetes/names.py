@@ -236,6 +236,11 @@ def kept_folder(worker: int, number: int) -> str:
     return f"{KEPT}/{worker}/{number}"
 
 
+def sent_checkpoint(mark: str, worker: int, name: str) -> str:
+    """Where a worker's part of a checkpoint of an earlier start is sent to in the keeper's pod."""
+    return f"{KEPT}/sent/{mark}/{worker}/{name}"
+
+
 def claim_name(run: str) -> str:
     """The claim that is made for a run's results."""
     return f"{run}-results"

@@ -239,7 +239,7 @@ class Submitting:
         from echelon.engines.job_secrets import read_secrets
         from echelon.engines.kubernetes.ending import clear_run
         from echelon.engines.kubernetes.files.results.home import as_owner
-        from echelon.engines.kubernetes.files.resumable import resumable_code
+        from echelon.engines.kubernetes.files.resumable import check_results, resumable_code
         from echelon.engines.kubernetes.files.run_logs import RunLogs
         from echelon.engines.kubernetes.follow.mirror import Mirrors
         from echelon.engines.kubernetes.prerequisites import outputs
@@ -252,7 +252,10 @@ class Submitting:
         # Else it was made anew by a call that was cut off.
         ended = stored.may_have_run or record.is_queued(stored) or bool(stored.stop or stored.end)
         kept = self._submissions.code_of(stored.uid)
-        bundle = resumable_code(stored, self._home_of(stored), kept, began=ended)
+        if ended:
+            own = self._submissions.fetched(stored.uid, stored.run.created)
+            check_results(stored, self._home_of(stored), own, self._submissions.safe_of(stored.uid))
+        bundle = resumable_code(stored, kept)
         # Where results belong on this machine is not the record's.
         job = replace(job, results=stored.run.job.results)
         job = _as_it_can_be(job, self._submit(job))

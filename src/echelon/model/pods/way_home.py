@@ -55,6 +55,11 @@ def choose_keeper(
     return Keeper(keep=keep, size=size) if wanted else None
 
 
+def keeps_checkpoints(options: PodOptions) -> bool:
+    """Whether the run's keeper has its checkpoints while it trains, so that it can go on from them."""
+    return options.keeper is not None and options.checkpoints is not None and options.output is None
+
+
 def without_exec(options: PodOptions) -> PodOptions:
     """What is asked for by a user without the right to `pods/exec`, who fetches nothing from workers: they do
     not wait for that, unless the user said for how long.

@@ -28,12 +28,14 @@ from echelon.values import frozen
 @frozen
 class Kept:
     """What the keeper has of one worker: manifests by the folder in the worker, and what cannot be copied;
-    with `only_checkpoints`, what was safe of a worker that has given no results.
+    with `only_checkpoints`, what was safe of a worker that has given no results. `parts` are what it wrote to
+    safe checkpoints, by their names (`Event.parts`).
     """
 
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
     left_out: tuple[LeftOut, ...] = ()
     only_checkpoints: bool = False
+    parts: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
 
 
 @frozen
@@ -124,6 +126,7 @@ def _kept(event: Event) -> Kept:
         manifests={each.root: each for each in event.manifests or ()},
         left_out=tuple(LeftOut(path=path, why=why) for path, why in event.left_out or ()),
         only_checkpoints=event.only == "checkpoints",
+        parts=event.parts or {},
     )
 
 

@@ -3,7 +3,7 @@
 `load` gathers the bytes when a run is recorded. What is left of them in the record is `Shipped`, the sizes:
 from these alone follows which ConfigMaps there are and what is in each, so that starting a run, or a dry run,
 needs no bytes. Kubernetes allows a ConfigMap one MiB. Code that is larger than a few of them is sent to
-worker 0 when it has started (`files/sent_code.py`), or lies on a volume."""
+worker 0 when it has started (`files/sending.py`), or lies on a volume."""
 
 from __future__ import annotations
 

@@ -24,8 +24,10 @@ from echelon.engines.kubernetes.client.place import Place
 from echelon.engines.kubernetes.engine import KubernetesEngine
 from echelon.engines.kubernetes.files.results import collecting, forgetting
 from echelon.engines.kubernetes.files.results.gather import Gathered
+from echelon.engines.kubernetes.files.results.seen import Seen
 from echelon.engines.kubernetes.files.results.shards import Missing, Shard
 from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted
+from echelon.engines.kubernetes.follow.keeper import KeeperView, Kept
 from echelon.engines.kubernetes.follow.view import View, read_record
 from echelon.engines.machine import Submissions, process_name
 from echelon.engines.results import holds_results
@@ -431,3 +433,37 @@ def test_output_that_lacks_lines_is_an_error_once_the_results_are_here(apart: py
     with pytest.raises(ResultsIncomplete, match=lacks):
         again.collect()
     assert again.done == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "now", "before", "noted"),
+    [
+        ("failed", {0: "new"}, {0: "old"}, {0: "new"}),
+        ("stopped", {}, {0: "old"}, {0: "old"}),  # it went while the results were fetched
+        ("failed", {}, {}, None),  # nothing is known, so that what was noted of an earlier start stays
+        ("succeeded", {0: "new"}, {0: "new"}, None),
+    ],
+)
+def test_what_is_safe_is_noted_as_the_keeper_states_it_last(
+    outcome: Any,
+    now: dict[int, str],
+    before: dict[int, str],
+    noted: dict[int, str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def view_of(marks: dict[int, str]) -> KeeperView:
+        kept = {worker: Kept(parts={"step": ("v", mark, 1)}) for worker, mark in marks.items()}
+        return KeeperView(pod="keeper", kept=kept)
+
+    monkeypatch.setenv("ECHELON_HOME", str(tmp_path))
+    monkeypatch.setattr(collecting, "find_keeper", lambda *_: view_of(now))
+    view = View(stored=stored(), jobs=[], pods=[])
+    ended = Event(kind="finished", at=4.0, outcome=outcome)
+    seen = Seen(view=view, events=[ended], keeper=view_of(before))
+    none: Any = None
+    submissions = Submissions()
+    collecting._note_safe(none, submissions, seen, tmp_path)
+    safe = submissions.safe_of(stored().uid)
+    found = None if safe is None else {worker: each["step"][1] for worker, each in safe.parts.items()}
+    assert found == noted

@@ -35,15 +35,17 @@ from echelon.engines.kubernetes.files.results.shards import (
 from echelon.engines.kubernetes.files.results.waiting_for_owner import Wanted, wait_for_owner
 from echelon.engines.kubernetes.files.results.whereabouts import has_own_claim, keeps_results
 from echelon.engines.kubernetes.files.transfer import Progress, fetch_tree
+from echelon.engines.kubernetes.follow.keeper import find_keeper
 from echelon.engines.kubernetes.follow.view import View, read_alone, read_record
 from echelon.engines.kubernetes.record import Collected, finished
 from echelon.engines.kubernetes.render.task import kept_folders
 from echelon.engines.kubernetes.state.whole import none_ran, other_jobs
-from echelon.engines.machine import Fetched, Submissions, process_name
+from echelon.engines.machine import Fetched, SafeCheckpoints, Submissions, process_name
 from echelon.engines.results import check_kept
 from echelon.errors import Denied, ResultsIncomplete, Unreachable, from_os_error
 from echelon.model.copy import LeftOut
 from echelon.model.event import Event
+from echelon.model.pods.way_home import keeps_checkpoints
 from echelon.model.run import Record, RunRef
 
 _NODES_RETURN = 60.0  # seconds that nodes may take to respond again after the API server was away
@@ -179,9 +181,25 @@ def _bring_home(
             raise incomplete(ref.name, missing, hint=hint)
     if brought:
         _force_to_disk(folder)
+    if keeps_checkpoints(record.job.pod):
+        _note_safe(api, submissions, seen, folder)
     own = Fetched(path=str(folder) if brought else "", missing=missing)
     submissions.note_fetched(stored.uid, created, own)
     _let_go(api, ref, view, seen.events, own)
+
+
+def _note_safe(api: Api, submissions: Submissions, seen: Seen, folder: Path) -> None:
+    """Note which checkpoints came home of a run that may be resumed, as its keeper states it now: it may have
+    got the last ones since it was looked at, and is released next.
+    """
+    stored = seen.view.stored
+    if any(event.kind == "finished" and event.outcome == "succeeded" for event in seen.events):
+        return
+    for keeper in (find_keeper(api, stored), seen.keeper):
+        if keeper is not None and keeper.kept:
+            parts = {worker: each.parts for worker, each in keeper.kept.items()}
+            submissions.note_safe(stored.uid, SafeCheckpoints(path=str(folder), parts=parts))
+            return
 
 
 def _let_go(api: Api, ref: RunRef, view: View, events: Sequence[Event], own: Fetched) -> None:

@@ -15,7 +15,7 @@ from tests.engines.kubernetes.stand_in import StandIn, says
 from echelon.admission import plan_anywhere
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
-from echelon.engines.kubernetes.files.sent_code import SentCode
+from echelon.engines.kubernetes.files.sending import Sending
 from echelon.engines.kubernetes.render.task import write_plan
 from echelon.engines.machine import Submissions
 from echelon.model.copy import Progress
@@ -34,9 +34,9 @@ class Quiet:
 
 
 @pytest.fixture
-def sent(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SentCode:
+def sent(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sending:
     monkeypatch.setenv("ECHELON_HOME", str(tmp_path))  # where no code was kept
-    return SentCode(lambda: api, Submissions())
+    return Sending(lambda: api, Submissions())
 
 
 def answers(leader: Object | None = None, *, shipped: dict[str, Any] = SHIPPED, **about: Any) -> list[Any]:
@@ -53,7 +53,7 @@ def answers(leader: Object | None = None, *, shipped: dict[str, Any] = SHIPPED, 
     return [says(200, record), *lists]
 
 
-def test_a_run_whose_code_cannot_be_sent_has_failed(sent: SentCode, stand_in: StandIn) -> None:
+def test_a_run_whose_code_cannot_be_sent_has_failed(sent: Sending, stand_in: StandIn) -> None:
     changed = says(200, {"kind": "Any", "metadata": {"name": "demo"}})
     stand_in.answer_with(answers()[0], *answers(), *answers(), changed, changed)
     sent.deliver(REF, Quiet())
@@ -65,20 +65,20 @@ def test_a_run_whose_code_cannot_be_sent_has_failed(sent: SentCode, stand_in: St
     assert stop["reason"] == "its code cannot be sent: this machine has not kept it"
 
 
-def test_a_run_that_is_being_stopped_is_left_alone(sent: SentCode, stand_in: StandIn) -> None:
+def test_a_run_that_is_being_stopped_is_left_alone(sent: Sending, stand_in: StandIn) -> None:
     stop = {"at": 1.0, "reason": "stopped by ann"}
     stand_in.answer_with(answers()[0], *answers(stop=stop), *answers(stop=stop))
     sent.deliver(REF, Quiet())
     assert {seen.method for seen in stand_in.seen} == {"GET"}
 
 
-def test_a_leader_that_has_ended_gets_nothing(sent: SentCode, stand_in: StandIn) -> None:
+def test_a_leader_that_has_ended_gets_nothing(sent: Sending, stand_in: StandIn) -> None:
     stand_in.answer_with(answers()[0], *answers(pod(0, state=ended(1))))
     sent.deliver(REF, Quiet())
     assert len(stand_in.seen) == 4
 
 
-def test_of_a_run_without_such_code_only_the_record_is_read(sent: SentCode, stand_in: StandIn) -> None:
+def test_of_a_run_without_such_code_only_the_record_is_read(sent: Sending, stand_in: StandIn) -> None:
     stand_in.answer_with(*answers(shipped={**SHIPPED, "sent": 0}))
     sent.deliver(REF, Quiet())
     assert len(stand_in.seen) == 1

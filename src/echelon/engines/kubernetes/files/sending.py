@@ -1,8 +1,9 @@
-"""Code that is too large for ConfigMaps, sent once to the leader when it has started; the other workers copy
-it from there (`echelon.agent.setup.sent_code`).
+"""What a client sends to a run when its leader has started: code that is too large for ConfigMaps, and the
+checkpoints that a run goes on from which was resumed (`sent_checkpoints.py`). The leader gets the code, and
+the other workers copy it from there (`echelon.agent.setup.sent_code`).
 
-The client that submitted the run sends it, for as long as it follows the run. An interrupted transfer goes on
-where it was; one that cannot go on ends the run. If the client is gone, the leader ends it."""
+The client that submitted or resumed the run sends it, for as long as it follows the run. An interrupted
+transfer goes on where it was; one that cannot go on ends the run. If the client is gone, the leader does."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from echelon.engines.kubernetes import control, names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.files.archive_file import archive_file
+from echelon.engines.kubernetes.files.sent_checkpoints import Shipment, awaits_checkpoints, send_checkpoints
 from echelon.engines.kubernetes.files.transfer import pod_opener, send_tree
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.record import Stored
@@ -27,22 +29,44 @@ if TYPE_CHECKING:
 _PATIENCE = 150.0  # seconds without a byte; the leader waits for a little longer (`agent/setup/sent_code.py`)
 
 
-class SentCode:
-    """Sends the code of runs that need it."""
+class Sending:
+    """Sends what runs wait for."""
 
     def __init__(self, connect: Callable[[], Api], submissions: Submissions) -> None:
         self._connect = connect
         self._submissions = submissions
 
     def is_due(self, ref: RunRef) -> bool:
+        """Whether anything is sent to the run."""
+        stored = views.read_alone(self._connect(), ref)
+        return stored.shipped.sent > 0 or awaits_checkpoints(stored)
+
+    def has_code(self, ref: RunRef) -> bool:
         """Whether the run has code that is sent."""
         return views.read_alone(self._connect(), ref).shipped.sent > 0
 
     def deliver(self, ref: RunRef, watch: CopyWatch) -> None:
-        """Send it to the leader, which has started. Sending it again sends nothing."""
-        if not self.is_due(ref):
-            return
+        """Send it, when the leader has started. Sending it again sends nothing."""
         api = self._connect()
+        stored = views.read_alone(api, ref)
+        if stored.shipped.sent > 0:
+            self._deliver_code(api, ref, watch)
+        if awaits_checkpoints(stored):
+            self._deliver_checkpoints(api, ref, stored, watch)
+
+    def _deliver_checkpoints(self, api: Api, ref: RunRef, stored: Stored, watch: CopyWatch) -> None:
+        def is_over() -> bool:
+            now = views.look(api, ref)
+            leads = any(not workers.has_ended(pod) for pod in workers.leader_pods(now.pods))
+            return not leads or now.stored.stop is not None or now.stored.end is not None
+
+        try:
+            shipment = Shipment(stored.run.job.pod, self._submissions.safe_of(stored.uid))
+            send_checkpoints(api, stored, shipment, watch.update, watch.notice, is_over)
+        except EchelonError as error:
+            _give_up(api, ref, f"its checkpoints cannot be sent: {error.message}")
+
+    def _deliver_code(self, api: Api, ref: RunRef, watch: CopyWatch) -> None:
         view = views.look(api, ref)
         leaders = [pod for pod in workers.leader_pods(view.pods) if not workers.has_ended(pod)]
         if not leaders:
