@@ -24,7 +24,7 @@ def main() -> int:
         "status": lambda: json.dumps(cluster.status(), indent=2),
         "reset": cluster.reset,
         "kubeconfig": lambda: str(KUBECONFIG),
-        "build": lambda: _build(only_core=words.core),
+        "build": lambda: _build_named(words.names) if words.names else _build(only_core=words.core),
         "node add": lambda: cluster.add_node(words.name),
         "node kill": lambda: cluster.kill_node(words.name),
         "node remove": lambda: cluster.remove_node(words.name),
@@ -64,6 +64,11 @@ def _build(*, only_core: bool) -> str:
     return "\n".join(map(str, built))
 
 
+def _build_named(names: list[str]) -> str:
+    """Only these programs, which are those of controllers and of other versions of Kubernetes."""
+    return "\n".join(str(programs.folder(name)) for name in names)
+
+
 def _up() -> str:
     cluster.up()
     return f"export KUBECONFIG={KUBECONFIG}"
@@ -78,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         "status": "who started the cluster, its daemons, its nodes",
         "reset": "back to how it was after `up`",
         "kubeconfig": "the path of the administrator's kubeconfig",
-        "build": "build every program and image that is missing, and start nothing",
+        "build": "build every program and image that is missing, or the programs named, and start nothing",
         "browser": "install Chromium if there is none, and print its path",
     }.items():
         command = commands.add_parser(name, help=text)
@@ -86,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--kubernetes", metavar="VERSION", help="an older one, such as 1.31")
         if name == "build":
             command.add_argument("--core", action="store_true", help="only what `make test` needs")
+            there = f"one of {', '.join(programs.SOURCES)}"
+            command.add_argument("names", nargs="*", metavar="NAME", help=there)
     groups: dict[str, tuple[str, dict[str, str | None]]] = {
         "node": ("a node more, or less", {"add": "?", "kill": None, "remove": None}),
         "api": ("the API server goes away, and comes back", {"stop": "", "start": ""}),

@@ -1,6 +1,7 @@
 """Controllers beside Kubernetes' own, each built and started by name, on demand.
 
 They run as host processes with a kubeconfig; their custom resource definitions come from their own modules.
+Of some there are two releases, of which the newer one has its number in its name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,14 @@ from testbed.locking import held, tried
 from testbed.paths import KUBECONFIG, LOGS, STATE, write
 
 _PORT_PATIENCE = 60.0  # seconds
-_ON_8080 = (
-    "mpi-operator",
-    "tekton",
-)  # serve their health there, Tekton's beside another port: no flag changes it
+# Of each of these, one at a time is at work. The first two serve their health on port 8080, which no flag
+# changes; two releases of one controller would act on the same objects.
+_APART = (
+    ("mpi-operator", "tekton"),
+    ("jobset", "jobset-0.12"),
+    ("trainer", "trainer-2.3"),
+    ("kueue", "kueue-0.19"),
+)
 
 
 def start(name: str) -> None:
@@ -46,12 +52,12 @@ def start(name: str) -> None:
 @contextmanager
 def using(name: str) -> Iterator[None]:
     """Keep a controller at work inside the block, for tests side by side: the last of its users stops it.
-    One that needs the same port as another waits until nobody uses that.
+    One that cannot be at work beside another waits until nobody uses that.
     """
-    users = _users(name)
+    users, others = _users(name), apart_from(name)
     with ExitStack() as use:
-        with held(STATE / "controllers-of-8080.starting") if name in _ON_8080 else nullcontext():
-            for other in (each for each in _ON_8080 if name in _ON_8080 and each != name):
+        with held(STATE / f"controllers-{min(name, *others)}.starting") if others else nullcontext():
+            for other in others:
                 with held(_users(other)):
                     stop(other)
             use.enter_context(held(users, shared=True))
@@ -61,6 +67,12 @@ def using(name: str) -> Iterator[None]:
     with tried(users) as alone:
         if alone:
             stop(name)
+
+
+def apart_from(name: str) -> tuple[str, ...]:
+    """The controllers that cannot be at work beside this one."""
+    group = next((each for each in _APART if name in each), ())
+    return tuple(each for each in group if each != name)
 
 
 def _users(name: str) -> Path:
@@ -193,44 +205,65 @@ def _stays(daemon: processes.Record) -> bool:
     return False
 
 
-def _start_jobset() -> None:
+def _start_jobset(name: str, source: str) -> None:
     """With the webhooks of its own objects: the defaults that they fill in are needed. Those of pods, which
     every pod of the cluster would have to pass, are left out.
     """
-    home = programs.folder("job-controllers")
+    home = programs.folder(source)
     components = home / "sigs.k8s.io/jobset/config/components"
     _install(components / "crd" / "bases")
     settings = {"apiVersion": "config.jobset.x-k8s.io/v1alpha1", "internalCertManagement": {"enable": False}}
-    _start_with_certificate("jobset", _controller_manager(home / "jobset", "jobset", settings))
-    _call_webhooks("jobset", components / "webhook" / "manifests.yaml", "jobset.x-k8s.io")
+    _start_with_certificate(name, _controller_manager(home / "jobset", name, settings))
+    _call_webhooks(name, components / "webhook" / "manifests.yaml", "jobset.x-k8s.io")
 
 
-def _start_trainer() -> None:
+def _start_trainer(name: str, source: str) -> None:
     """Kubeflow's second generation: it makes JobSets, so it needs their controller beside it."""
-    _install(programs.folder("job-controllers") / "sigs.k8s.io/jobset/config/components/crd/bases")
-    home = programs.folder("job-controllers")
+    home = programs.folder(source)
+    _install(home / "sigs.k8s.io/jobset/config/components/crd/bases")
     manifests = home / "github.com/kubeflow/trainer/v2/manifests/base"
     _install(*sorted((manifests / "crds").glob("trainer.kubeflow.org_*.yaml")))
     settings = {"apiVersion": "config.trainer.kubeflow.org/v1alpha1", "certManagement": {"enable": False}}
     program = home / "trainer-controller-manager"
-    _start_with_certificate("trainer", _controller_manager(program, "trainer", settings))
-    _call_webhooks("trainer", manifests / "webhook" / "manifests.yaml", "trainer.kubeflow.org")
+    _start_with_certificate(name, _controller_manager(program, name, settings))
+    _call_webhooks(name, manifests / "webhook" / "manifests.yaml", "trainer.kubeflow.org")
 
 
-def _start_kueue() -> None:
+def _start_kueue(name: str, version: str) -> None:
     """It sees the Jobs, PyTorchJobs and TFJobs that carry its label, and no other; of a kind that has no
-    definition yet, those after it has one. Without its webhooks: a job in a queue must be suspended from the
-    beginning.
+    definition yet, those after it has one. Of its webhooks, only those that convert its objects are called: a
+    job in a queue must be suspended from the beginning.
     """
-    home = programs.folder("kueue")
-    _install(home / "bases")
+    home = programs.folder(name)
+    definitions = [yaml.safe_load(path.read_text()) for path in sorted((home / "bases").glob("*.yaml"))]
+    for each in definitions:
+        if len(each["spec"]["versions"]) > 1 and each["spec"]["names"]["plural"] in _CONVERTED:
+            asks = {"clientConfig": _client_config(name, "/convert"), "conversionReviewVersions": ["v1"]}
+            each["spec"]["conversion"] = {"strategy": "Webhook", "webhook": asks}
+        _make_room(each)
+    file = STATE / f"controller-{name}.definitions.json"
+    write(file, json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}))
+    _install(file)
     settings = {
-        "apiVersion": "config.kueue.x-k8s.io/v1beta1",
+        "apiVersion": f"config.kueue.x-k8s.io/{version}",
         "internalCertManagement": {"enable": False},
         "integrations": {"frameworks": ["batch/job", "kubeflow.org/pytorchjob", "kubeflow.org/tfjob"]},
     }
-    command = _controller_manager(home / "kueue", "kueue", settings)
-    _start_with_certificate("kueue", [*command, "--feature-gates=VisibilityOnDemand=false"])
+    command = _controller_manager(home / "kueue", name, settings)
+    _start_with_certificate(name, [*command, "--feature-gates=VisibilityOnDemand=false"])
+    _kubectl().wait_for(lambda: _listens(_PORTS[name]), f"the webhooks of {name}")
+
+
+def _make_room(definition: dict[str, Any]) -> None:
+    """Delete the definition of another release that has a version which this one has not: the API server
+    keeps none without the versions in which objects may have been stored.
+    """
+    name = definition["metadata"]["name"]
+    there = _kubectl().find("customresourcedefinition", name)
+    if there is not None:
+        ours = {each["name"] for each in definition["spec"]["versions"]}
+        if not ours.issuperset(each["name"] for each in there["spec"]["versions"]):
+            _kubectl()("delete", "customresourcedefinition", name, "--timeout=60s")
 
 
 def _kubectl() -> Kubectl:
@@ -306,7 +339,7 @@ def _start_with_certificate(
     for folder in (
         temporary / "k8s-webhook-server" / "serving-certs",
         temporary / "k8s-metrics-server" / "serving-certs",
-        settings / name / "metrics" / "certs",
+        settings / name.partition("-")[0] / "metrics" / "certs",
     ):
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(certificate, folder / "tls.crt")
@@ -320,14 +353,22 @@ _PORTS = {
     "jobset": 19444,
     "trainer": 19446,
     "kueue": 19448,
+    "jobset-0.12": 19450,
+    "trainer-2.3": 19452,
+    "kueue-0.19": 19454,
 }  # of their webhooks; the next is for their health
+# The kinds of Kueue's whose versions differ in more than their name.
+_CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "resourceflavors", "workloads")
 _KUBEFLOW = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow"}}
 CONTROLLERS: dict[str, Callable[[], None]] = {
-    "jobset": _start_jobset,
-    "kueue": _start_kueue,
+    "jobset": partial(_start_jobset, "jobset", "job-controllers"),
+    "jobset-0.12": partial(_start_jobset, "jobset-0.12", "trainer-2.3"),
+    "kueue": partial(_start_kueue, "kueue", "v1beta1"),
+    "kueue-0.19": partial(_start_kueue, "kueue-0.19", "v1beta2"),
     "kwok": _start_kwok,
     "tekton": _start_tekton,
     "mpi-operator": _start_mpi_operator,
-    "trainer": _start_trainer,
+    "trainer": partial(_start_trainer, "trainer", "job-controllers"),
+    "trainer-2.3": partial(_start_trainer, "trainer-2.3", "trainer-2.3"),
     "training-operator": _start_training_operator,
 }

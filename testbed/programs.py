@@ -40,6 +40,7 @@ class Source:
 
 CONTAINERD = "github.com/containerd/containerd/v2/cmd"
 KUBERNETES = Source(version_variable="k8s.io/component-base/version.gitVersion")
+KUEUE = Source(packages=("sigs.k8s.io/kueue/cmd/kueue",), files=("config/components/crd/bases",))
 SOURCES = {
     "sandbox": Source(static=True),
     "etcd": Source(packages=("go.etcd.io/etcd/server/v3",)),
@@ -63,12 +64,20 @@ SOURCES = {
             "sigs.k8s.io/jobset config/components",
         ),
     ),
-    "kueue": Source(packages=("sigs.k8s.io/kueue/cmd/kueue",), files=("config/components/crd/bases",)),
+    "kueue": KUEUE,
+    "kueue-0.19": KUEUE,
     "kwok": Source(packages=("sigs.k8s.io/kwok/cmd/kwok",)),
     "registry": Source(packages=("github.com/distribution/distribution/v3/cmd/registry",)),
     "training-operator": Source(
         packages=("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
         files=("manifests/base/crds", "examples"),
+    ),
+    "trainer-2.3": Source(
+        packages=("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager", "sigs.k8s.io/jobset"),
+        files=(
+            "github.com/kubeflow/trainer/v2 manifests/base",
+            "sigs.k8s.io/jobset config/components",
+        ),
     ),
     "tekton": Source(
         packages=tuple(

@@ -10,6 +10,8 @@ from testbed.kubectl import Kubectl
 
 from testbed import controllers
 
+_JOBSETS = {"trainer": "jobset", "trainer-2.3": "jobset-0.12"}  # which each release was made for
+
 
 @pytest.fixture
 def mpi_operator(own_cluster: Target) -> Iterator[None]:
@@ -19,11 +21,11 @@ def mpi_operator(own_cluster: Target) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def trainer(own_cluster: Target, namespace: Kubectl) -> Iterator[None]:
-    """Kubeflow's Trainer, and the controller of its JobSets, at work."""
+@pytest.fixture(params=["trainer", "trainer-2.3"])
+def trainer(own_cluster: Target, namespace: Kubectl, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Kubeflow's Trainer, and the controller of its JobSets, at work; one release after the other."""
     assert own_cluster.ours
-    with controllers.using("jobset"), controllers.using("trainer"):
+    with controllers.using(_JOBSETS[request.param]), controllers.using(request.param):
         yield
         # The finalizers of runtimes are Trainer's: they must be gone before it is.
         namespace("delete", "trainjobs,trainingruntimes", "--all")

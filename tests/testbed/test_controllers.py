@@ -38,7 +38,7 @@ def test_two_that_need_the_same_port_take_turns(tmp_path: Path, monkeypatch: pyt
     second = threading.Thread(target=partial(use, "mpi-operator"), daemon=True)
     with controllers.using("tekton"), controllers.using("jobset"):
         second.start()
-        wait_until(lambda: bool(holders(tmp_path / "controllers-of-8080.starting")), "the second one")
+        wait_until(lambda: bool(holders(tmp_path / "controllers-mpi-operator.starting")), "the second one")
         assert done == ["start tekton", "start jobset"]
     wait_until(lambda: "start mpi-operator" in done, "its turn")
     assert done.index("stop tekton") < done.index("start mpi-operator")

@@ -83,15 +83,20 @@ def test_without_kueue_it_is_refused(api: Api, stand_in: StandIn) -> None:
         check_queue(api, in_queue())
 
 
-def test_without_that_queue_it_is_refused(api: Api, stand_in: StandIn) -> None:
+@pytest.mark.parametrize("versions", [["v1beta2"], ["v1beta2", "v1beta1"]])
+def test_without_that_queue_it_is_refused(api: Api, stand_in: StandIn, versions: list[str]) -> None:
+    """The newest version that the cluster serves is asked, which is found out once."""
+    *absent, served = versions
     kinds = says(200, json.dumps(KINDS).encode())
-    stand_in.answer_with(kinds, refuses(404, "NotFound", 'localqueues "team" not found'))
-    with pytest.raises(Unavailable, match="no LocalQueue team in namespace"):
-        check_queue(api, in_queue())
-    assert [path.partition("?")[0] for path in stand_in.paths()] == [
-        "/apis/kueue.x-k8s.io/v1beta1",
-        f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{api.namespace}/localqueues/team",
-    ]
+    missing = refuses(404, "NotFound", "the server could not find the requested resource")
+    no_queue = refuses(404, "NotFound", 'localqueues "team" not found')
+    stand_in.answer_with(*[missing for _ in absent], kinds, no_queue, no_queue)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="no LocalQueue team in namespace"):
+            check_queue(api, in_queue())
+    queue = f"/apis/kueue.x-k8s.io/{served}/namespaces/{api.namespace}/localqueues/team"
+    asked = [path.partition("?")[0] for path in stand_in.paths()]
+    assert asked == [*(f"/apis/kueue.x-k8s.io/{version}" for version in versions), queue, queue]
 
 
 def test_with_it_all_is_well_and_without_the_flag_nothing_is_asked(api: Api, stand_in: StandIn) -> None:

@@ -1,6 +1,7 @@
 """`--local-queue` with the real Kueue and the real training operator: a run that fills the quota, others that
 wait for it and then run, as one Job, as two and as a PyTorchJob, and those that are stopped before; a
-PyTorchJob that was written by hand, and one that is stopped; and runs whose quota is taken back.
+PyTorchJob that was written by hand, and one that is stopped; runs whose quota is taken back; and runs with
+classes of priority. All of it with two releases of Kueue, of which the older serves one version of its API.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-GROUP = "kueue.x-k8s.io/v1beta1"
+RELEASES = {"kueue": "v1beta1", "kueue-0.19": "v1beta2"}
+GROUP = "kueue.x-k8s.io"
 SCRIPT = """
 import os, time
 from pathlib import Path
@@ -34,10 +36,12 @@ Path(os.environ.get("ECHELON_OUTPUT", "/tmp"), "model").write_text("trained")
 """
 
 
-@pytest.fixture
-def queue(own_cluster: Target, terminal: Terminal, operator: None) -> Iterator[str]:
+@pytest.fixture(params=RELEASES)
+def queue(
+    own_cluster: Target, terminal: Terminal, operator: None, request: pytest.FixtureRequest
+) -> Iterator[str]:
     """Kueue at work, after the definitions of Kubeflow's jobs are there, and a queue for one CPU."""
-    space = terminal.kubectl.namespace
+    space, version = terminal.kubectl.namespace, f"{GROUP}/{RELEASES[request.param]}"
     flavor: dict[str, Any] = {"kind": "ResourceFlavor", "metadata": {"name": space}}
     quota = [{"name": "cpu", "nominalQuota": "1"}, {"name": "memory", "nominalQuota": "1Ti"}]
     group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": space, "resources": quota}]}
@@ -51,13 +55,20 @@ def queue(own_cluster: Target, terminal: Terminal, operator: None) -> Iterator[s
         "metadata": {"name": "team", "namespace": space},
         "spec": {"clusterQueue": space},
     }
-    with controllers.using("kueue"):
-        own_cluster.kubectl.create(*({"apiVersion": GROUP, **each} for each in (flavor, whole, local)))
+    early, late = (
+        {"kind": "WorkloadPriorityClass", "metadata": {"name": f"{space}-{name}"}, "value": value}
+        for name, value in (("early", 10), ("late", -10))
+    )
+    with controllers.using(request.param):
+        own_cluster.kubectl.create(
+            *({"apiVersion": version, **each} for each in (flavor, whole, local, early, late))
+        )
         yield "team"
         # Their finalizers are Kueue's: they must be gone before it is.
         terminal.kubectl("delete", "jobs,pytorchjobs,tfjobs", "--all")
         terminal.kubectl("delete", "workloads,localqueues", "--all")
-        own_cluster.kubectl("delete", f"clusterqueue/{space}", f"resourceflavor/{space}")
+        classes = [f"workloadpriorityclass/{space}-{name}" for name in ("early", "late")]
+        own_cluster.kubectl("delete", f"clusterqueue/{space}", f"resourceflavor/{space}", *classes)
 
 
 def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal) -> None:
@@ -105,6 +116,8 @@ def test_runs_wait_for_kueues_quota_and_then_run(queue: str, terminal: Terminal)
             assert terminal.call("wait", address).returncode == 0
             assert terminal.status(address)["state"] == "succeeded"
             continue
+        if name == "several":  # or it would lose its quota after half an hour
+            wait_until(partial(is_known_ready, terminal, name), "Kueue to know", PATIENCE)
         end_pods(terminal, name)
         assert commands[name].wait() == 0, commands[name]
         assert terminal.status(name)["state"] == "succeeded"
@@ -140,6 +153,36 @@ def test_runs_whose_quota_is_taken_back_wait_and_run_again(
         assert command.wait() == 0, command
         assert terminal.status(name)["state"] == "succeeded"
         assert terminal.read(name, "model") == "trained"
+
+
+def test_the_class_of_a_run_decides_which_is_next(queue: str, terminal: Terminal) -> None:
+    terminal.write("train.py", SCRIPT)
+    plain, space = ("--local-queue", queue, "--framework", "plain", "-n", "1"), terminal.kubectl.namespace
+    first = terminal.train("first", *plain, "--cpus", "1", "train.py")
+    first.wait_for("at work")
+    as_one, as_two = ("--cpus", "1", "train.py"), ("--cpus", "500m", "--role", "evaluator=1", "train.py")
+    commands = {}
+    for name, of_class, shape in (("second", "late", as_one), ("third", "early", as_two)):
+        label = ("--label", f"kueue.x-k8s.io/priority-class={space}-{of_class}")
+        commands[name] = terminal.train(name, *plain, *label, *shape)
+        check_that_it_waits(terminal, name, queue)
+    found = [each["spec"] for each in terminal.kubectl.items("workloads")]
+    assert sorted(each.get("priority", 0) for each in found) == [-10, 0, 10]
+    end_pods(terminal, "first")
+    assert first.wait() == 0, first
+    waiting = {"second": 1, "third": 2}
+    for name in ("third", "second"):
+        assert wait_for_one(terminal, waiting) == name
+        del waiting[name]
+        end_pods(terminal, name)
+        assert commands[name].wait() == 0, commands[name]
+
+
+def is_known_ready(terminal: Terminal, name: str) -> bool:
+    """Whether Kueue knows of a run's own Workload, which it has admitted, that all pods are ready."""
+    found = terminal.kubectl.get("workload", name)["status"]["conditions"]
+    held = {each["type"] for each in found if each["status"] == "True"}
+    return {"QuotaReserved", "Admitted", "PodsReady"} <= held
 
 
 def by_hand(name: str, image: str, queue: str) -> dict[str, Any]:

@@ -70,10 +70,12 @@ MOST_PRIORITY = "echelon.dev/max-priority"  # on namespaces: the highest priorit
 # Kueue's own.
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"  # on Jobs
 KUEUE_PRIORITY = "kueue.x-k8s.io/priority-class"  # a user's label on Jobs: a WorkloadPriorityClass
-KUEUE_QUEUES = "localqueues.v1beta1.kueue.x-k8s.io"
-KUEUE_WORKLOADS = "workloads.v1beta1.kueue.x-k8s.io"
-KUEUE_FLAVORS = "resourceflavors.v1beta1.kueue.x-k8s.io"
-KUEUE_VERSION = "kueue.x-k8s.io/v1beta1"
+KUEUE_VERSION = "kueue.x-k8s.io/v1beta2"
+KUEUE_OLD_VERSION = "kueue.x-k8s.io/v1beta1"  # all that releases before 0.15 serve
+KUEUE_QUEUES = "localqueues.v1beta2|v1beta1.kueue.x-k8s.io"
+KUEUE_WORKLOADS = "workloads.v1beta2|v1beta1.kueue.x-k8s.io"
+KUEUE_FLAVORS = "resourceflavors.v1beta2|v1beta1.kueue.x-k8s.io"
+KUEUE_PRIORITIES = "workloadpriorityclasses.v1beta2|v1beta1.kueue.x-k8s.io"
 
 # Kubeflow's own.
 REPLICATED_JOB = "training.kubeflow.org/job-name"

@@ -200,6 +200,12 @@ class Workload(Shape, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
+class PriorityClass(Shape, frozen=True):
+    """How early what names it is to run: Kubernetes' own, or Kueue's WorkloadPriorityClass."""
+
+    value: int = 0
+
+
 class FlavorSpec(Shape, frozen=True):
     """What pods that are given a flavor need to reach its nodes."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from echelon.engines.base import Taken, current_user, run_exists
 from echelon.engines.kubernetes import record
 from echelon.engines.kubernetes.client import identity
-from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Object
+from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside, together
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.follow import view as views
@@ -25,7 +25,16 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.machine import Submissions
+<<<<<<< HEAD
 from echelon.errors import EchelonError
+=======
+from echelon.engines.results import reserve_results, results_folder
+from echelon.engines.terminal_size import size_for
+from echelon.errors import Denied, EchelonError
+from echelon.model.engine.cluster import Cluster
+from echelon.model.job import Job
+from echelon.model.plan import Plan
+>>>>>>> neighbours
 from echelon.model.run import Record, RunRef
 
 if TYPE_CHECKING:
@@ -345,7 +354,7 @@ class Submitting:
         user, submission = current_user(), self._submission_of(job.name)
         owner = (submission.who() if submission is not None else identity.known_as(self.api)) or user
         run = Record(ref=self._ref(job.name), job=job, created=0.0, owner=owner, user=user)
-        return manifests.render(
+        found = manifests.render(
             run,
             plan,
             weigh(self._load(job, bundle)),
@@ -353,6 +362,15 @@ class Submitting:
             security_level=self._security_level(job.name) or "",
             namespace=self.api.namespace,
         )
+        return [self._as_served(each) if each["kind"] == "Workload" else each for each in found]
+
+    def _as_served(self, asked: Object) -> Object:
+        """What Kueue would be asked, as far as the user may read what that takes."""
+        from echelon.engines.kubernetes.queue import workload
+
+        with suppress(Denied, NotThere):
+            return workload.as_served(self.api, asked)
+        return asked
 
     def _load(self, job: Job, bundle: Bundle | None) -> Payload:
         from echelon.engines.kubernetes.render.payload import load

@@ -59,6 +59,10 @@ def test_every_object_that_a_job_names() -> None:
     ]
     assert [each.kind for each in objects_named(job(output="new:1Gi:fast"))] == ["StorageClass"]
     assert not list(objects_named(job()))
+    own = {"label": {"kueue.x-k8s.io/priority-class": "early"}}
+    (of_kueue,) = objects_named(job(**own, local_queue="team"))
+    assert (of_kueue.name, of_kueue.words) == ("early", "WorkloadPriorityClass of Kueue's")
+    assert not list(objects_named(job(**own))), "without Kueue it is a label like any other"
 
 
 # What is read, and what may not be

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.engines.kubernetes.api_server import ApiServer
+from tests.engines.kubernetes.api_server import ApiServer, Asked, refused
 from tests.engines.kubernetes.queue.test_admitting import REF, jobs, recorded
 from tests.engines.kubernetes.rendered import SHIPPED, record_of
 from tests.engines.kubernetes.test_ledger import job, on
@@ -19,7 +19,7 @@ from echelon.engines.kubernetes.record import Stop
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.suspended import is_suspended
 from echelon.engines.kubernetes.upkeep.tend import Tender
-from echelon.errors import Denied, Refused
+from echelon.errors import Denied, Refused, Unavailable
 from echelon.model.ends import stopped
 
 Object = dict[str, Any]
@@ -31,8 +31,13 @@ FLAVOR: Object = {"nodeLabels": {"pool": "fast"}, "tolerations": [{"key": "fast"
 class WithKueue(ApiServer):
     """A namespace where Kueue is installed."""
 
-    def __init__(self) -> None:
-        kinds = {"Workload": names.KUEUE_WORKLOADS, "ResourceFlavor": names.KUEUE_FLAVORS}
+    def __init__(self, version: str = "v1beta2") -> None:
+        plurals = {
+            "Workload": "workloads",
+            "ResourceFlavor": "resourceflavors",
+            "WorkloadPriorityClass": "workloadpriorityclasses",
+        }
+        kinds = {kind: f"{plural}.{version}.kueue.x-k8s.io" for kind, plural in plurals.items()}
         super().__init__({"kind": "Namespace", "metadata": {"name": "team"}}, serves=kinds)
 
     def say(self, **conditions: tuple[bool, str]) -> None:
@@ -72,6 +77,28 @@ def start(server: ApiServer) -> None:
     admitting.start_in_kueue(server.api, view_of(server).stored, PLAN)
 
 
+def pod_object(made: Object) -> Object:
+    """The pod of a Job's only worker, at work."""
+    about = made["metadata"]
+    template = made["spec"]["template"]
+    owner = {"kind": "Job", "name": about["name"], "uid": about["uid"], "controller": True}
+    marks = {**template["metadata"].get("annotations", {}), names.COMPLETION_INDEX: "0"}
+    status = {"name": names.CONTAINER, "state": {"running": {"startedAt": "2026-01-01T00:00:10Z"}}}
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{about['name']}-0",
+            "uid": f"{about['name']}-0",
+            "labels": {**template["metadata"]["labels"], names.JOB_NAME: about["name"]},
+            "annotations": marks,
+            "ownerReferences": [owner],
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {**template["spec"], "nodeName": "node-a"},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    }
+
+
 def pod_of(server: ApiServer, name: str) -> Object:
     found: Object = server.objects["Job", name]["spec"]["template"]["spec"]
     return found
@@ -91,6 +118,60 @@ def test_it_asks_for_all_jobs_at_once(server: WithKueue) -> None:
     for name in ("demo", "demo-2"):
         assert names.KUEUE_QUEUE not in server.objects["Job", name]["metadata"]["labels"]
         assert server.objects["Job", name]["spec"]["suspend"] is True
+
+
+OWN: Object = {"label": {"kueue.x-k8s.io/priority-class": "early"}}
+PRIORITIES: list[tuple[str, Object, Object]] = [
+    (
+        "v1beta1",
+        OWN,
+        {"priorityClassName": "early", "priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass"},
+    ),
+    (
+        "v1beta1",
+        {"priority_class": "pods"},
+        {"priorityClassName": "pods", "priorityClassSource": "scheduling.k8s.io/priorityclass"},
+    ),
+    (
+        "v1beta2",
+        {**OWN, "priority_class": "pods"},
+        {
+            "priorityClassRef": {
+                "group": "kueue.x-k8s.io",
+                "kind": "WorkloadPriorityClass",
+                "name": "early",
+            }
+        },
+    ),
+    (
+        "v1beta2",
+        {"priority_class": "pods"},
+        {"priorityClassRef": {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "pods"}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("version", "settings", "said"), PRIORITIES)
+def test_it_has_the_priority_of_its_class_as_its_version_says_it(
+    version: str, settings: Object, said: Object
+) -> None:
+    server = WithKueue(version)
+    server.objects["WorkloadPriorityClass", "early"] = {"metadata": {"name": "early"}, "value": 10}
+    server.objects["PriorityClass", "pods"] = {"metadata": {"name": "pods"}, "value": 1000}
+    recorded(server, job(shares="any", local_queue="team", **settings), PLAN)
+    made = server.objects["Workload", "demo"]
+    assert made["apiVersion"] == f"kueue.x-k8s.io/{version}"
+    value = 10 if "label" in settings else 1000
+    assert {key: each for key, each in made["spec"].items() if key.startswith("priority")} == {
+        "priority": value,
+        **said,
+    }
+
+
+def test_a_class_that_is_not_there_is_refused() -> None:
+    for settings in (OWN, {"priority_class": "early"}):
+        with pytest.raises(Unavailable, match=r"there is no .* early"):
+            recorded(WithKueue(), job(shares="any", local_queue="team", **settings), PLAN)
 
 
 def test_a_dry_run_shows_the_workload() -> None:
@@ -164,6 +245,52 @@ def test_what_kueue_takes_back_waits_again_and_is_asked_for_anew(server: WithKue
     server.admit()
     start(server)
     assert jobs(server)["demo"][0] is False
+
+
+def test_kueue_is_informed_once_that_the_pods_are_at_work(server: WithKueue) -> None:
+    def ready() -> list[Object]:
+        return [each for each in server.objects["Workload", "demo"]["status"]["conditions"] if is_ready(each)]
+
+    def is_ready(condition: Object) -> bool:
+        return bool(condition["type"] == "PodsReady" and condition["status"] == "True")
+
+    server.admit()
+    start(server)
+    tender = tend(server)
+    assert not ready(), "they have not started"
+    for name in ("demo", "demo-2"):
+        pod = pod_object(server.objects["Job", name])
+        server.objects["Pod", pod["metadata"]["name"]] = pod
+    busy = [refused(409, "Conflict", "the object has been modified")]
+
+    def at_first(asked: Asked) -> None:
+        if asked.below == "status" and busy:
+            raise busy.pop()
+
+    server.rules.append(at_first)
+    tender.tend()
+    assert not ready(), "Kueue wrote at the same time"
+    tender.tend()
+    assert len(ready()) == 1
+    kept = {each["type"] for each in server.objects["Workload", "demo"]["status"]["conditions"]}
+    assert kept == {"QuotaReserved", "Admitted", "PodsReady"}
+    server.changes.clear()
+    tender.tend()
+    assert not [each for each in server.changes if each.kind == "Workload"]
+
+
+def test_without_the_right_to_say_it_the_run_goes_on_and_it_is_tried_once(server: WithKueue) -> None:
+    server.admit()
+    start(server)
+    for name in ("demo", "demo-2"):
+        pod = pod_object(server.objects["Job", name])
+        server.objects["Pod", pod["metadata"]["name"]] = pod
+    server.denied = {"patch Workload"}
+    tender = tend(server)
+    tender.tend()
+    tried = [each for each in server.asked if (each.verb, each.kind) == ("patch", "Workload")]
+    assert len(tried) == 1
+    assert not any(is_suspended(server.objects["Job", name]) for name in ("demo", "demo-2"))
 
 
 def test_the_quota_is_free_when_the_run_is_over_or_leaves_the_queue(server: WithKueue) -> None:

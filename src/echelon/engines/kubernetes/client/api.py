@@ -350,6 +350,10 @@ class Api:
         status = read_object(answer, self.access).get("status")
         return isinstance(status, dict) and status.get("allowed") is True
 
+    def version_of(self, kind: str) -> str:
+        """The `apiVersion` in which objects of a kind are served; raises NotThere if they are not."""
+        return self._targets.kind(kind).api_version
+
     def raw(self, path: str) -> Object:
         """The object at any path of the API, e.g. `/version`."""
         return _look(self._session, path)

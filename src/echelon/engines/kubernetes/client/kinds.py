@@ -1,11 +1,14 @@
 """Which path of the API serves which kind of object.
 
 Kinds that the engine uses are in a table, which saves a request. Any other is written as
-"plural.version.group" (`pytorchjobs.v1.kubeflow.org`) and looked up once by API discovery."""
+"plural.version.group" (`pytorchjobs.v1.kubeflow.org`) and looked up once by API discovery. Where clusters
+differ in what they serve, versions are written in the order of preference
+(`workloads.v1beta2|v1beta1.kueue.x-k8s.io`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -109,18 +112,32 @@ class Catalogue:
 
     def __init__(self) -> None:
         self._served: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._chosen: dict[str, Kind] = {}  # of those with several versions
 
     def find(self, name: str, api_version: str, ask: Callable[[str], Mapping[str, Any]]) -> Kind:
         """The kind of that name; raises NotThere if the cluster does not serve it. `ask` reads a path."""
         known = KINDS.get(name)
         if known is not None and api_version in ("", known.api_version):
             return known
-        wanted = name
-        if not api_version:
-            parts = split_name(name)
-            if parts is None:
-                raise Refused(f"no kind of object is called {name!r}", hint="write plural.version.group")
-            wanted, api_version = parts[0], f"{parts[2]}/{parts[1]}"
+        if api_version:
+            return self._look_up(name, api_version, ask)
+        if name in self._chosen:
+            return self._chosen[name]
+        parts = split_name(name)
+        if parts is None:
+            raise Refused(f"no kind of object is called {name!r}", hint="write plural.version.group")
+        plural, versions, group = parts
+        *better, last = versions.split("|")
+        for version in better:
+            with suppress(NotThere):
+                self._chosen[name] = self._look_up(plural, f"{group}/{version}", ask)
+                return self._chosen[name]
+        found = self._look_up(plural, f"{group}/{last}", ask)
+        if better:  # or a cluster that serves the last alone would be asked for the others each time
+            self._chosen[name] = found
+        return found
+
+    def _look_up(self, wanted: str, api_version: str, ask: Callable[[str], Mapping[str, Any]]) -> Kind:
         found = pick_kind(api_version, self._served.get(api_version, ()), wanted)
         if found is None:
             self._served[api_version] = ask(group_path(api_version)).get("resources") or ()

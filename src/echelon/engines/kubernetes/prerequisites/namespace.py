@@ -25,6 +25,7 @@ from echelon.values import frozen
 
 _CLAIM = "PersistentVolumeClaim"
 _HERE = "lists what there is"
+_OF_CLUSTERS = ("PriorityClass", "StorageClass", names.KUEUE_PRIORITIES)  # and of no namespace
 
 
 @frozen
@@ -62,6 +63,10 @@ def objects_named(job: Job) -> Iterator[Named]:
         yield _plain("ServiceAccount", pod.service_account, "--service-account", "service account")
     if pod.priority_class:
         yield _plain("PriorityClass", pod.priority_class, "--priority-class", "priority class")
+    if pod.queue is not None and (of_class := pod.labels.get(names.KUEUE_PRIORITY)):
+        listed = f"`kubectl get workloadpriorityclass` {_HERE}"
+        words = "WorkloadPriorityClass of Kueue's"
+        yield Named(kind=names.KUEUE_PRIORITIES, name=of_class, flag="--label", words=words, hint=listed)
 
 
 def _plain(kind: str, name: str, flag: str, words: str) -> Named:
@@ -166,5 +171,5 @@ def _look(api: Api, named: Named) -> Callable[[], Unavailable | None]:
 
 
 def _absent(api: Api, named: Named) -> Unavailable:
-    where = "" if named.kind in ("PriorityClass", "StorageClass") else f" in namespace {api.namespace}"
+    where = "" if named.kind in _OF_CLUSTERS else f" in namespace {api.namespace}"
     return Unavailable(f"{named.flag}: {named.words} {named.name} does not exist{where}", hint=named.hint)

@@ -120,6 +120,7 @@ class Tender:
         self._uid = ""  # of the record whose claim it has had: another of the name is another run
         self._renewed = 0.0
         self._looked_around = time.monotonic()
+        self._said_ready = False  # to Kueue, where a Workload of its own admits the run
         self.held = False
         self.queued = False  # the run waits to be admitted
 
@@ -158,19 +159,30 @@ class Tender:
         seen = RunView(objects=view, troubles=found, around=self._look_around())
         for action in choose(self._api, seen):
             carry_out(self._api, view, action)
-        if evicted := self._find_eviction(view):
+        if evicted := self._attend_kueue(view):
             admitting.wait_again(self._api, view, evicted)
+            self._said_ready = False
         self.queued = record.is_queued(view.stored)
         return _WELL_PAUSE if is_well(view.jobs, view.pods) else _PAUSE
 
-    def _find_eviction(self, view: View) -> str:
-        """Why Kueue does not let a run go on that it had admitted; "" if it does, or has no say in it."""
+    def _attend_kueue(self, view: View) -> str:
+        """Why Kueue does not let a run continue that it had admitted; "" if it does, or has no say in it.
+        Kueue is informed once when all pods are at work.
+        """
         stored = view.stored
         if not workload.is_in(stored) or stored.stop is not None or stored.end is not None or not view.jobs:
             return ""
         if standing(evidence(view), time.time()).end is not None:
             return ""
-        return workload.find_eviction(self._api, stored)
+        with suppress(Denied):
+            found = workload.find(self._api, stored)
+            evicted = workload.eviction_of(found)
+            if found is None or evicted:
+                return evicted
+            if not self._said_ready and is_well(view.jobs, view.pods):
+                self._said_ready = True  # or, without the right to, it would be tried at every look
+                self._said_ready = workload.say_ready(self._api, found)
+        return ""
 
     def _look_around(self) -> Sequence[Object]:
         """The Jobs of all runs of the namespace, now and then."""

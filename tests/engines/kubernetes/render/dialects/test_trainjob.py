@@ -74,8 +74,9 @@ def test_golden() -> None:
 @pytest.mark.slow  # builds the controllers, where they are not in the cache
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("kind", ["TrainJob", "TrainingRuntime"])
-def test_the_definitions_take_all_of_it(name: str, kind: str) -> None:
-    defined = definition("job-controllers", CRDS.format(kind.lower()))
+@pytest.mark.parametrize("source", ["job-controllers", "trainer-2.3"])
+def test_the_definitions_take_all_of_it(name: str, kind: str, source: str) -> None:
+    defined = definition(source, CRDS.format(kind.lower()))
     defined.validate(rendered(ALL[name])[kind]["spec"])
 
 
