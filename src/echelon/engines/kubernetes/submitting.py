@@ -25,16 +25,7 @@ from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.machine import Submissions
-<<<<<<< HEAD
-from echelon.errors import EchelonError
-=======
-from echelon.engines.results import reserve_results, results_folder
-from echelon.engines.terminal_size import size_for
 from echelon.errors import Denied, EchelonError
-from echelon.model.engine.cluster import Cluster
-from echelon.model.job import Job
-from echelon.model.plan import Plan
->>>>>>> neighbours
 from echelon.model.run import Record, RunRef
 
 if TYPE_CHECKING:
