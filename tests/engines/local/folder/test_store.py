@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 from tests.conftest import PATIENCE
 
+from echelon.engines import durable
 from echelon.engines.local.folder import rundir, store
 from echelon.engines.local.folder.events import EventFile, read_events
 from echelon.engines.local.folder.store import RunStore
@@ -64,6 +67,37 @@ def test_a_name_is_taken_whole_or_free(runs: RunStore) -> None:
     runs.delete("fm")
     assert list((runs.home / "runs").iterdir()) == []
     runs.create(record("fm"), secret="", bundle=None)
+
+
+def test_a_folder_that_others_clear_up_before_it_is_locked(
+    runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has removed its lock file, and another, which clears up too, has made and locked a new one: it would
+    delete what is written into the folder.
+    """
+    flock, move, others = fcntl.flock, durable.move_folder, contextlib.ExitStack()
+    replaced: list[Path] = []
+
+    def late(descriptor: int, how: int) -> None:
+        flock(descriptor, how)
+        if not replaced and how == fcntl.LOCK_EX:
+            lock = Path(f"/proc/self/fd/{descriptor}").resolve()
+            replaced.append(lock)
+            lock.unlink()
+            lock.touch()
+            flock(others.enter_context(lock.open("rb")), fcntl.LOCK_EX)
+            others.callback(shutil.rmtree, lock.parent, ignore_errors=True)
+            threading.Timer(0.2, others.close).start()
+
+    def later(source: Path, target: Path) -> None:
+        others.close()
+        move(source, target)
+
+    monkeypatch.setattr(rundir.fcntl, "flock", late)
+    monkeypatch.setattr(store.durable, "move_folder", later)
+    folder = runs.create(record("fm"), secret="hush", bundle=b"code")
+    assert replaced
+    assert store.read_record(folder) == record("fm")
 
 
 def test_an_unknown_name(runs: RunStore) -> None:

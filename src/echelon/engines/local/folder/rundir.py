@@ -129,10 +129,22 @@ def _is_free(lock: Path, stack: contextlib.ExitStack) -> bool:
 
 @contextlib.contextmanager
 def open_locked(path: Path) -> Iterator[None]:
-    """Wait for a lock file, and hold it while the block runs."""
-    with _opened(path) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+    """Wait for a lock file, and hold it while the block runs. One that was removed meanwhile locks nothing:
+    another process may hold the file that is there now.
+    """
+    while True:
+        with _opened(path) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_at(path, descriptor):
+                yield
+                return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager

@@ -132,8 +132,7 @@ class RunStore:
             folder.path.mkdir(mode=0o700)
             with contextlib.suppress(FileNotFoundError):  # cleared up before it was locked
                 stack.enter_context(rundir.open_locked(folder.takers_lock))
-                if folder.takers_lock.exists():
-                    return folder
+                return folder
 
     def _clear_up(self) -> None:
         """Delete what was removed, and what was begun by a process that is gone."""
