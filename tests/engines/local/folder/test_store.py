@@ -72,8 +72,8 @@ def test_a_name_is_taken_whole_or_free(runs: RunStore) -> None:
 def test_a_folder_that_others_clear_up_before_it_is_locked(
     runs: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One has removed its lock file, and another, which clears up too, has made and locked a new one: it would
-    delete what is written into the folder.
+    """One has removed its lock file, and another one, which clears up too, has made and locked a new one: it
+    would delete what is written into the folder.
     """
     flock, move, others = fcntl.flock, durable.move_folder, contextlib.ExitStack()
     replaced: list[Path] = []
