@@ -10,7 +10,7 @@ from echelon.bundle import pack_files
 from echelon.errors import CannotShip, InvalidJob
 from echelon.model.engine.traits import Traits
 from echelon.model.job import Job, Role
-from echelon.model.meaning import to_job
+from echelon.model.meaning import to_job, to_settings
 from echelon.model.pods.pod import Keeper, Mount, Output, PodOptions, VolumePath
 from echelon.model.resources import Resources
 from echelon.model.settings import Settings
@@ -79,6 +79,22 @@ def test_who_leaves_says_where_results_go() -> None:
     for way in ("--keep 0", "--output pvc:", "new:", "--keep 1h:0"):
         assert way in caught.value.hint
     assert settle_remote(job(keeper=Keeper()), Settings(script="train.py")).snapshot
+
+
+def test_a_keeper_that_a_time_of_0_leaves_out_lets_no_worker_keep_them() -> None:
+    given = Settings(script="train.py", on="k8s", detach=True, keep="0:5Gi")
+    with pytest.raises(InvalidJob, match="no command to fetch"):
+        settle_remote(to_job(given, name="fm"), given)
+
+
+def test_a_job_file_says_what_its_job_was_asked_for() -> None:
+    """So that its reader may leave, too: the usual time of workers is written out."""
+    given = Settings(script="train.py", on="k8s", detach=True, gpus=1, keep="5m:0")
+    made = settle_remote(to_job(given, name="fm"), given)
+    written = to_settings(made)
+    assert written.keep == "300s:0"
+    again = replace(written, detach=True)
+    assert settle_remote(to_job(again, name="fm"), again) == made
 
 
 @pytest.mark.parametrize("more", [{"output": "new:1Gi"}, {"output": "pvc:x"}, {"linger": "1h"}])

@@ -196,9 +196,8 @@ def _write_keeper(job: Job) -> dict[str, Any]:
     keeper, hold = job.pod.keeper, job.pod.linger
     usual = _has_devices(job.shape, job.resources, job.roles) or job.pod.checkpoints is not None
     if keeper is None:
-        if hold != pod.LINGER:
-            return {"keep": f"{write_duration(hold)}:0", "linger": None}
-        return {"keep": "0s"} if usual and job.pod.output is None else {}
+        said = hold != pod.LINGER or (usual and job.pod.output is None)
+        return {"keep": f"{write_duration(hold)}:0", "linger": None} if said else {}
     size = "" if keeper.size == pod.KEEP_SIZE else f":{keeper.size}"
     keep = f"{write_duration(keeper.keep)}{size}"
     return {"detach": None if usual else True, "keep": None if keeper == pod.Keeper() else keep}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from echelon.errors import InvalidJob
 from echelon.model.engine.traits import Traits
 from echelon.model.job import Job
-from echelon.model.pods.pod import IMAGE
+from echelon.model.pods.pod import IMAGE, parse_keep
 from echelon.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _NOT_A_PATH = re.compile(r"^-?\d|^[\w-]+$|://")
 
 def settle_remote(job: Job, settings: Settings) -> Job:
     """The same job for remote workers: its code travels or lies on a volume, and Python is the image's."""
-    held = settings.linger is not None or ":" in str(settings.keep or "")
+    held = settings.linger is not None or (settings.keep is not None and parse_keep(settings.keep)[1] == 0)
     if settings.detach and settings.output is None and job.pod.keeper is None and not held:
         raise InvalidJob(
             "detach",
