@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -12,7 +13,14 @@ from docs.generate.architecture import BANDS, PAGE, PICTURE, SOURCE, bands, floo
 
 MADE = "run: python -m docs.generate.architecture"
 PACKAGES = sorted(init.parent for init in SOURCE.rglob("__init__.py") if init.parent != SOURCE)
+NAMED = re.compile(r"`([a-z_]+)(?:\.py|/)?`")
 LISTED = re.compile(r"^ *(\w+\.py) ", re.MULTILINE)
+
+
+def docstring(package: Path) -> str:
+    said = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")))
+    assert said
+    return said
 
 
 def test_the_table_of_packages_is_what_their_docstrings_say() -> None:
@@ -33,11 +41,17 @@ def test_the_picture_has_the_floors_of_the_import_contract() -> None:
     assert [floor for rows in bands() for floor in rows] == floors()
 
 
+def test_modules_that_docstrings_of_packages_name_are_there() -> None:
+    """A name may be of another package, as `ledger.py`; `eval` is none."""
+    folders = {path.name for path in SOURCE.rglob("*") if path.is_dir()}
+    there = {path.stem for path in SOURCE.rglob("*.py")} | folders | set(dir(builtins))
+    named = {str(each.relative_to(SOURCE)): set(NAMED.findall(docstring(each))) for each in PACKAGES}
+    assert {package: names - there for package, names in named.items() if names - there} == {}
+
+
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_list_of_modules_in_a_docstring_has_all_of_them(package: Path) -> None:
     """A package may do without such a list."""
-    said = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")))
-    assert said
-    named = set(LISTED.findall(said))
+    named = set(LISTED.findall(docstring(package)))
     there = {path.name for path in package.glob("*.py")} - {"__init__.py"}
     assert named in (set(), there)

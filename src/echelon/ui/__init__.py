@@ -1,8 +1,8 @@
 """The dashboard: a web page on the user's own machine. It reads through the same handles as the commands.
 
 `reading` is what pages get; `feed` follows a run once for all pages, and keeps its lines on disk (`spool`).
-`safety` says who is let in, `connections` bounds them; `app`, `live` and `server` are the addresses, the
-WebSocket and the port. `static/` are the pages."""
+`safety` says who is let in; `app`, `live` and `server` are the addresses, the WebSocket and the port.
+`static/` are the pages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Why a run in a cluster does not run: every trouble that its objects show, the most telling first. Pure.
 
 The parts, in the order of a pod's life: `creation` (no pod can be made), `claims`, `scheduling` (it finds no
-node), `starting` and `pulling` (its container does not start), `workers` (it was lost)."""
+node), `starting` and `pulling` (its container does not start), `gone` (it was lost)."""
 
 from __future__ import annotations
 
