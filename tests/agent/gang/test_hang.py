@@ -107,6 +107,12 @@ def test_without_a_recorder_by_the_odd_one_out(name: str) -> None:
     assert (found.kind, found.ranks) == (hang.STACKS, [int(name[-1]) - 1])
 
 
+def test_without_a_recorder_it_says_so() -> None:
+    said = "by stacks alone: no flight recorder tells of collectives"
+    assert hang.verdict(without_recorder(recorded("reads-4"))).lines[-1] == said
+    assert said not in hang.verdict(recorded("reads-4")).lines
+
+
 def test_lines_say_where_ranks_are_and_what_they_read() -> None:
     assert hang.verdict(recorded("reads-4")).lines == [
         "rank 3: load_batch (hang.py:24), reading /data/part-17",

@@ -354,3 +354,63 @@ def test_no_package_is_named_for_what_left_the_standard_library() -> None:
     for gone in ("distutils", "imp", "cgi"):
         hint = find_hint(f"ModuleNotFoundError: No module named '{gone}'", "/bin/python3", True) or ""
         assert f"--pip {gone}" not in hint
+
+
+RAISED = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "/home/ann/train.py", line 8, in <module>
+[rank1]:     raise ValueError("bad luck")
+[rank1]: ValueError: bad luck
+"""
+PEER = """[rank0]: Traceback (most recent call last):
+[rank0]:   File "/home/ann/train.py", line 9, in <module>
+[rank0]:     dist.all_reduce(t)
+[rank0]: RuntimeError: Read error [127.0.0.1]:28323: Connection reset by peer
+"""
+TORCHRUN = """W1119 23:54:16.243000 20132 torch/distributed/elastic/multiprocessing/api.py:1028] Sending
+E1119 23:54:16.818000 20132 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)
+Traceback (most recent call last):
+  File "/env/bin/torchrun", line 10, in <module>
+    sys.exit(main())
+             ^^^^^^
+  File "/env/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 386, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\x20
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-19_23:54:16
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 22807)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 22807
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-19_23:54:16
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : {code} (pid: 22816)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+# BUG: "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:", and nothing more.
+@pytest.mark.parametrize(
+    ("wrote", "code", "error"),
+    [
+        (RAISED, 1, "ValueError: bad luck (rank 1 of torchrun's)"),
+        (RAISED + PEER, 1, "ValueError: bad luck (rank 1 of torchrun's)"),
+        (RAISED.replace("[rank1]: ", ""), 1, "ValueError: bad luck (rank 1 of torchrun's)"),
+        (PEER, -9, "rank 1 of torchrun's was killed by SIGKILL: out of memory?"),
+        ("", 3, "rank 1 of torchrun's exited with code 3"),
+    ],
+)
+def test_the_error_of_the_rank_that_failed_first_below_torchrun(wrote: str, code: int, error: str) -> None:
+    """As torchrun of torch 2.15 writes it, shortened."""
+    text = wrote + TORCHRUN.format(code=code)
+    assert find_error(text.encode()) == error

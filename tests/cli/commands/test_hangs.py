@@ -68,9 +68,10 @@ def _cause_of(
     more = ("--framework", "torch", "--grace", "2", "-n", str(ranks))
     done = call("run", "--name", "fm", *more, *words, *command, way)
     assert done.returncode, "it is not success"
-    cause = json.loads(call("status", "fm", "-o", "json").stdout)["root_cause"]
+    status = json.loads(call("status", "fm", "-o", "json").stdout)
+    cause = status["root_cause"]
+    assert isinstance(cause, dict), (status, done.stderr)
     print(cause["summary"])
-    assert isinstance(cause, dict)
     return cause
 
 

@@ -60,6 +60,25 @@ def test_a_training_without_a_print_is_not_stuck(call: Call, write: Callable[...
     assert "stuck" not in done.stderr
 
 
+LATE = HANG.parents[1] / "late" / "ranks.py"
+MINUTE = 60
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("way", ["even", "asleep", "loads", "buckets", "group"])
+@pytest.mark.parametrize("stall", ["6s", "12s", "30s"])
+def test_an_hour_of_trainings_without_a_print(call: Call, way: str, ranks: int, stall: str) -> None:
+    """A minute of each: ranks that are even, late, that load data now and then, in groups of their own."""
+    words = ("--framework", "torch", "--grace", "1", "-n", str(ranks), "--timeout", f"{MINUTE}s")
+    done = call("run", "--name", "fm", *words, "--stall", stall, str(LATE), way)
+    assert done.returncode == 118, done.stderr  # its time was over, and nothing else
+    assert "stuck for" not in done.stderr
+    kinds = {json.loads(line)["kind"] for line in call("events", "fm", "-o", "json").stdout.splitlines()}
+    assert "running" in str(kinds)
+    assert "still" not in kinds
+
+
 COUNTS = """
     import os, time
     open(os.environ["ECHELON_OUTPUT"] + "/up-" + os.environ["ECHELON_WORKER"], "w").close()

@@ -518,7 +518,7 @@ class Gang:
         within = stopping.time_left(signal, self._task.grace if grace is None else grace)
         within = min(within, max(0.0, self._leave_by - now))
         self._killed_at = now + within
-        self._deadline = self._killed_at + (10.0 if stacks == "all" else 5.0)
+        self._deadline = self._killed_at + (10.0 if stacks in ("all", "look") else 5.0)
         order: dict[str, object] = {"say": "stop", "generation": self.generation, "signal": signal}
         order.update(within=within, notice=self._notice())
         for number, worker in enumerate(sorted(self._busy)):

@@ -26,6 +26,7 @@ _MOST_NAMED = 8
 # Collectives that every rank calls with the same sizes.
 _ALIKE = frozenset(("all_reduce", "allreduce", "broadcast", "reduce", "barrier", "reduce_scatter_base"))
 _NOTHING = {"called": 0}
+_BY_STACKS = "by stacks alone: no flight recorder tells of collectives"
 _STOPPED = {"T": "is stopped (SIGSTOP)", "t": "is stopped by a debugger"}
 
 
@@ -52,7 +53,8 @@ def verdict(looks: Looks, gone: Mapping[int, str] | None = None) -> Finding:
     found = _differing(groups, looks) or _missing(groups, looks, gone)
     found = found or _together(groups) or _by_stacks(looks)
     kind, ranks, sentence = found
-    return Finding(kind, ranks, sentence, _lines(looks, ranks))
+    lines = _lines(looks, ranks)
+    return Finding(kind, ranks, sentence, [*lines, _BY_STACKS] if kind == STACKS else lines)
 
 
 def why_given_up(looks: Looks, gone: Mapping[int, str], rank: object) -> Finding | None:

@@ -13,10 +13,18 @@ if TYPE_CHECKING:
 # What PyTorch says of a GPU without memory, in its newer and older words, before a page of advice.
 _OUT_OF_MEMORY = re.compile(
     r"(?P<kind>[\w.]+): CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)"
-    r"(?:\. GPU (?P<gpu>\d+) has a total capacity of (?P<total>[\d.]+ \w+)"
+    r"(?:\. GPU (?P<gpu>\d+) has a total capaci?ty of (?P<total>[\d.]+ \w+)"
     r" of which (?P<free>[\d.]+ \w+) is free"
     r"| \(GPU (?P<gpu2>\d+); (?P<total2>[\d.]+ \w+) total capacity; .*?(?P<free2>[\d.]+ \w+) free;)?"
 )
+# Who has it, as torch says it since 2.1: its own tensors, what it keeps for later ones, and other processes.
+_HOLDS = re.compile(
+    r"Of the allocated memory (?P<tensors>[\d.]+ \w+) is allocated by PyTorch, and (?P<kept>[\d.]+ \w+)"
+    r" is reserved by PyTorch but unallocated"
+)
+_OTHERS = re.compile(r"Process \d+ has (?P<size>[\d.]+ \w+) memory in use")
+_OWN = "this process has"  # else torch cannot tell itself from others, as in a container
+_UNITS = {"bytes": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 # What Gloo writes around its errors: the place in its source before, a guess at the cause behind.
 _GLOO = re.compile(r"\[(?:enforce fail at )?\S*/gloo/\S*\.(?:cc|h):\d+\] ?|\s*This is typically caused by .*")
 # Gloo, of a message that is longer than what its rank waits for.
@@ -37,6 +45,22 @@ _LONG = re.compile(  # errors of which the first sentence says all
 _HINTS: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
     (re.compile(pattern), hint, in_pod)
     for pattern, hint, in_pod in (
+        (
+            r"CUDA out of memory.* in fragments",
+            (
+                "--env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True keeps its memory in one piece; a"
+                " smaller batch needs less"
+            ),
+            None,
+        ),
+        (
+            r"CUDA out of memory.* other processes",
+            (
+                "other processes use this GPU: nvidia-smi shows them, and each rank needs a GPU of its own"
+                " (--gpus N)"
+            ),
+            None,
+        ),
         (
             r"CUDA out of memory",
             (
@@ -75,7 +99,7 @@ _HINTS: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
             "shared memory (/dev/shm) is full, by which NCCL connects ranks: --shm SIZE enlarges it",
         ),
         (
-            r"ncclSystemError|ncclRemoteError|Bootstrap : no socket interface found|no socket interface",
+            r"ncclSystemError|ncclRemoteError(?!.*(?:reset by peer|closed by))|no socket interface",
             (
                 "NCCL found no network to its peers: NCCL_DEBUG=INFO shows which interfaces it tried,"
                 " NCCL_SOCKET_IFNAME names one"
@@ -176,7 +200,7 @@ def shorten(error: str, after: list[str]) -> str:
         return "%s: NCCL %s: %s" % (nccl["kind"], nccl["version"], said) if said else error
     memory = _OUT_OF_MEMORY.search(error)
     if memory:
-        return _describe_memory(memory)
+        return _describe_memory(memory, error)
     sizes, watchdog = _TOO_LONG.match(error), _WATCHDOG.match(error)
     if sizes:
         return "%s: received %s bytes, where %s were expected" % sizes.group("kind", "received", "expected")
@@ -189,10 +213,25 @@ def shorten(error: str, after: list[str]) -> str:
     return long["first"] if long else _GLOO.sub("", error)
 
 
-def _describe_memory(found: Match[str]) -> str:
+def _describe_memory(found: Match[str], error: str) -> str:
+    """The sizes, and what holds the memory: PyTorch's own tensors, or what would have been enough."""
     gpu, total, free = (found[name] or found[name + "2"] for name in ("gpu", "total", "free"))
     room = "; GPU %s has %s, of which %s is free" % (gpu, total, free) if gpu else ""
+    holds = _HOLDS.search(error)
+    if holds and free:
+        missing = _bytes(found["size"]) - _bytes(free)
+        others = sum(_bytes(each) for each in _OTHERS.findall(error)) if _OWN in error else 0.0
+        room += ", PyTorch's tensors have %s" % holds["tensors"]
+        if _bytes(holds["kept"]) >= missing:
+            room += ", and it keeps %s in fragments" % holds["kept"]
+        elif others >= missing:
+            room += ", and other processes have %.2f GiB" % (others / _UNITS["GiB"])
     return "%s: CUDA out of memory, tried to allocate %s%s" % (found["kind"], found["size"], room)
+
+
+def _bytes(size: str) -> float:
+    number, _, unit = size.partition(" ")
+    return float(number) * _UNITS.get(unit, 1.0)
 
 
 def find_advice(error: str, in_pod: bool) -> str | None:

@@ -82,6 +82,14 @@ _CRASH = re.compile(
 _CRASH_PLACE = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 # An exception that only points to the one that it was raised from.
 _INWARD = re.compile(r"See inner exception|DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly")
+# What torchrun says below its own traceback when a rank that it has started fails.
+_TORCHRUN = re.compile(
+    r"^[\w.]+\.ChildFailedError: *\n.*^Root Cause \(first observed failure\):\n"
+    r".*?^ +rank +: (?P<rank>\d+) .*?^ +exitcode +: (?P<code>-?\d+) ",
+    re.MULTILINE | re.DOTALL,
+)
+_TORCHRUNS_LINES = re.compile(r"^[IWE]\d{4} .* torch/distributed/elastic/.*\n", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
 # How a library of collectives gives up on one: a rank did not come to it, or with other sizes.
 _GAVE_UP = re.compile(
     r"Timed out waiting \d+ms for \w+ operation|Watchdog caught collective operation timeout"
@@ -156,6 +164,9 @@ def find_error(stderr_tail: bytes) -> str | None:
     crash = _CRASH.search(text)
     if crash:
         text = text[: crash.start()]  # what follows is where it was, not what was wrong
+    torchrun = _TORCHRUN.search(text)
+    if torchrun:
+        return _of_torchrun(torchrun, text[: torchrun.start()])
     lines = [_RANK_PREFIX.sub("", line) for line in text.splitlines()]
     if any("Exception Group Traceback" in line for line in lines):
         lines = [_GROUP_FRAME.sub("", line) for line in lines]
@@ -164,7 +175,7 @@ def find_error(stderr_tail: bytes) -> str | None:
         ]
         named = [line.strip() for line in lines if re.match(r"\w*ExceptionGroup: ", line)]
         return named[0] if named else lines[-1].strip()
-    starts = [number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
     found = None
     for start in reversed(starts):
         inner = _exception_below(lines, start)
@@ -183,6 +194,18 @@ def find_error(stderr_tail: bytes) -> str | None:
         return fatal[1].partition(". ")[0]
     written = [line.strip() for line in lines if line.strip() and not line.startswith("frame #")]
     return advice.shorten(written[-1], []) if written else None
+
+
+def _of_torchrun(found: re.Match[str], before: str) -> str:
+    """What the first rank that failed has written, of all that torchrun has started."""
+    which, code = "rank %s of torchrun's" % found["rank"], int(found["code"])
+    if code < 0:
+        return "%s %s" % (which, describe_end(code, None))
+    # Without a process group its lines have no number.
+    own = [line for line in before.splitlines() if line.startswith("[rank%s]:" % found["rank"])]
+    text = "\n".join(own) or _TORCHRUNS_LINES.sub("", before).rpartition(_TRACEBACK)[0]
+    error = find_error(text.encode())
+    return "%s %s" % (which, describe_end(code, None)) if error is None else "%s (%s)" % (error, which)
 
 
 def _exception_below(lines: list[str], start: int) -> int | None:

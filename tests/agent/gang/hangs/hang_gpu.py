@@ -1,10 +1,12 @@
 """Ranks of PyTorch with NCCL that hang, in the way that the first argument names, on one GPU: the last one is
-the odd one out. NCCL takes each rank for a machine of its own, so that they may share the GPU.
+the odd one out. NCCL takes each rank for a machine of its own, so that they may share the GPU. TIMEOUT, in
+seconds, is that of its watchdog.
 """
 
 import os
 import sys
 import time
+from datetime import timedelta
 
 rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 os.environ["NCCL_HOSTID"] = f"machine-{rank}"
@@ -16,7 +18,8 @@ import torch.distributed as dist  # noqa: E402
 way = sys.argv[1]
 odd = ranks - 1
 torch.cuda.set_device(0)
-dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
+timeout = timedelta(seconds=int(os.environ.get("TIMEOUT", "600")))
+dist.init_process_group("nccl", device_id=torch.device("cuda", 0), timeout=timeout)
 tensor = torch.zeros(64, 64, device="cuda")
 for _ in range(5):
     dist.all_reduce(tensor)

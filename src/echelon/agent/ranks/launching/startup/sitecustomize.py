@@ -18,7 +18,7 @@ _STACKS_FD, _QUESTIONS_FD = 1000, 1001
 _TORCH = "torch.distributed.distributed_c10d"
 _NATIVE = "torch._C._distributed_c10d"
 _KEPT = "500"  # collectives that torch's flight recorder keeps
-_WAIT = 2.0  # seconds for what it has at the end of a rank
+_WAIT = 5.0  # seconds at most for what it has at the end of a rank
 _last: list = []  # type: ignore[type-arg]  # where the rank was then
 # Programs of Python's that start the training's own, and hand on to those what they have found. What the
 # first ones start are ranks by torch's numbers.
