@@ -1,4 +1,4 @@
-"""What is going on with a run, as a table: how it stands, what its workers use, and what is said of it."""
+"""What a run is doing, as a table: how it stands, what its workers use, and what is said of it."""
 
 from __future__ import annotations
 

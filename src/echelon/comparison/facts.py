@@ -1,7 +1,7 @@
 """What a run was asked to do, each thing with its name, so that runs can be laid beside each other. Pure.
 
-The value of a secret is in no record, and one that stands in an argument or a variable is never shown: that
-it differs is told by what stands in its place."""
+The value of a secret is in no record, and one that stands in an argument or a variable is never shown:
+what stands in its place says whether it differs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def facts_of(job: Job, plan: Plan | None) -> dict[Topic, str]:
 
 
 def differences(facts: Sequence[Mapping[Topic, str]]) -> list[Difference]:
-    """What is not the same for all. A parameter that is passed on as an argument is told once."""
+    """What is not the same for all. A parameter that is passed on as an argument is listed once."""
     topics = dict.fromkeys(topic for each in facts for topic in each)
     topics = dict.fromkeys(sorted(topics, key=lambda topic: _ORDER.index(topic.about)))
     found = []

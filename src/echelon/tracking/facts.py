@@ -1,4 +1,4 @@
-"""What a tracker is told of a run: its parameters, as its arguments have them, and its origin. Pure."""
+"""What a tracker gets of a run: its parameters, as its arguments have them, and its origin. Pure."""
 
 from __future__ import annotations
 

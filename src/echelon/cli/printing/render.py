@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def notice(text: str) -> None:
-    """Print a message about what is going on."""
+    """Print a message about what happens."""
     say(style("echelon: ", fg="bright_black") + text, err=True)
 
 
@@ -127,7 +127,7 @@ def collecting(run: Run) -> None:
 
 @contextlib.contextmanager
 def notice_if_slow(text: str) -> Iterator[None]:
-    """Report what is going on, once it takes a while."""
+    """Report what is being done, once it takes a while."""
     timer = threading.Timer(2.0, notice, [text])
     timer.daemon = True
     timer.start()
@@ -181,7 +181,7 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
         what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
         notice(f"{what} is in {near(status.results)}/logs")
     if resumable and status.state in ("failed", "lost", "timed-out", "stopped"):
-        how = "goes on with what is not done" if status.steps else "starts it again, in the same results"
+        how = "continues with what is not done" if status.steps else "starts it again, in the same results"
         notice(f"`echelon resume {status.name}` {how}")
 
 

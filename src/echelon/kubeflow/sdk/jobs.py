@@ -236,7 +236,7 @@ def _await_change(run: Run, patience: float) -> None:
 
 def carry_out(change: Change | None, run: Run, job: RunJob) -> None:
     """Stop a run of this job, or start one again that was stopped. What is so already stays. One that could
-    not go on is not stopped.
+    not be resumed is not stopped.
     """
     state = run.status(progress=False).state
     if change == "suspend" and state not in FINAL:

@@ -1,5 +1,5 @@
-"""The folder of one pipeline run: what is in it, and what its executor has written down to go on by. How it
-stands, the events of its run tell.
+"""The folder of one pipeline run: what is in it, and what its executor has written down to
+continue by. How it stands, the events of its run say.
 
 ::
 
@@ -210,7 +210,7 @@ def as_json(value: Any) -> Any:
 
 
 def write_record(folder: PipelineFolder, record: PipelineRecord, *, sync: bool = True) -> None:
-    """Replace the record of a pipeline run; its executor goes on by it, after a power cut too (`sync`)."""
+    """Replace the record of a pipeline run; its executor continues by it, after a power cut too (`sync`)."""
     content = msgspec.json.format(msgspec.json.encode(record), indent=1)
     replace_file(folder.path / "pipeline.json", content, sync=sync)
 
