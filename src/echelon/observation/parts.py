@@ -26,7 +26,7 @@ from echelon.model.program import OVER, Step
 from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, fold, of_the_whole
 from echelon.observation import lines as run_lines
-from echelon.observation import observing, starts
+from echelon.observation import observing, standing
 from echelon.observation.observing import Merged, Source
 from echelon.observation.step_runs import StepRuns, of_all_starts
 from echelon.values import frozen
@@ -149,11 +149,11 @@ def _of_the_whole(items: Iterable[observing.Item]) -> Iterator[observing.Item]:
             yield item
 
 
-def later_starts(engine: Engine, ref: RunRef) -> list[starts.Start]:
+def later_starts(engine: Engine, ref: RunRef) -> list[standing.Start]:
     """When it was started again, and when one of its steps was."""
-    found = starts.later_starts(engine, ref)
+    found = standing.later_starts(engine, ref)
     for part in _Steps(engine, ref, own=False).there:
-        found += [replace(start, part=part.name) for start in starts.later_starts(part.engine, part.ref)]
+        found += [replace(start, part=part.name) for start in standing.later_starts(part.engine, part.ref)]
     return sorted(found, key=lambda start: start.at)
 
 

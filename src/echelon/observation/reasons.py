@@ -21,7 +21,7 @@ from echelon.model.output.progress import words
 from echelon.model.resources import format_memory
 from echelon.model.run import RunRef
 from echelon.model.status import FINAL, Status
-from echelon.observation.starts import Start, later_starts
+from echelon.observation.standing import Start, later_starts
 from echelon.values import frozen
 
 Kind = Literal[  # what costs most first

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from echelon.handle import Run
     from echelon.model.output.log import LogLine
     from echelon.model.status import Status
-    from echelon.observation.starts import Start
+    from echelon.observation.standing import Start
 
 _MOST_MISSING = 8  # of them are named
 

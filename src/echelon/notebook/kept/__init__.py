@@ -4,8 +4,6 @@ The modules, as they build on each other::
 
     volume.py       the volume that its steps share in a cluster
     folder.py       its folder, and its record
-    noted.py        the pipeline runs of this machine, by name
     cache.py        results of steps from earlier runs
-    rendered.py     cells as Jupyter shows them, by nbconvert
-    report.py       the executed notebook, as .ipynb and HTML
+    report.py       the executed notebook, as .ipynb and HTML, its cells as Jupyter shows them
 """
