@@ -109,7 +109,7 @@ def _program(
 
 
 def _size(job: Job, plan: Plan | None) -> Iterator[tuple[Topic, str]]:
-    """How many of what, as it was placed, or else as it was asked for."""
+    """How many workers, ranks and resources: as placed, or, without a plan, as requested."""
     groups: list[tuple[str, int, int, Resources]] = []
     if plan is not None:
         groups = [(each.role, each.workers, each.procs, each.resources) for each in plan.world.groups]

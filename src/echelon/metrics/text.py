@@ -96,7 +96,7 @@ NOTHING = ParsedLine()
 
 
 class Slot(NamedTuple):
-    """A number in a line that was used: where, of what, and of which form it is (a pattern)."""
+    """A number of a line that became part of a metric: its place, its meaning, and a pattern of its form."""
 
     start: int
     end: int

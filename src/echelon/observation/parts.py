@@ -139,7 +139,7 @@ def observe(
 
 
 def _of_the_whole(items: Iterable[observing.Item]) -> Iterator[observing.Item]:
-    """The same, with the executor's failure as what it means for the run."""
+    """The same items, with the executor's failure replaced by what it means for the run."""
     steps: dict[str, Step] = {}
     for item in items:
         if isinstance(item, Event):
@@ -195,8 +195,8 @@ class _Steps:
         follow: bool,
         tell: Callable[[Event], Sequence[T]] = lambda _: (),
     ) -> Iterator[T]:
-        """What the sources of each run give, all of it one after the other or, with `follow`, as it comes,
-        with what to show of the events of the whole.
+        """The items of each run's sources, one run after the other or, with `follow`, as they come, with
+        those that `tell` makes of the events of the whole.
         """
         if follow:
             yield from chain.from_iterable(map(tell, islice(self._engine.events(self._ref), self._seen)))

@@ -98,7 +98,7 @@ def later_starts(engine: Engine, ref: RunRef) -> list[Start]:
 
 
 def starts_in(events: Iterable[Event]) -> list[Start]:
-    """The same of what happened since the run was first recorded."""
+    """The same, of events from when the run was first recorded."""
     found: list[Start] = []
     ended: Event | None = None
     for event in events:

@@ -186,8 +186,8 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
 
 
 def _failed_steps(status: Status) -> None:
-    """The steps that did not succeed, of a run that is made of runs, and what is known of each; and what of
-    their files could not be brought here.
+    """The steps of a run that did not succeed, with what is known of each, and the files of steps that could
+    not be brought here.
     """
     for step in status.steps:
         if step.state not in _NOT_SUCCEEDED:
@@ -318,7 +318,7 @@ def _run_row(row: RunSummary) -> tuple[str, ...]:
 
 
 def _command(row: RunSummary) -> str:
-    """What a run runs; of one that is made of runs, how many of them are done."""
+    """The command of a run; of a run that is made of runs, how many of them are done."""
     if not row.steps or row.steps_place is None:  # the latter where another machine has started it
         return row.command
     done = f"{row.steps_done} of " * (row.steps_done != row.steps)

@@ -89,7 +89,7 @@ class PipelineRecord:
     graph: tuple[Node, ...] = ()  # of the notebook as it was then
     options: PipelineOptions = field(default_factory=PipelineOptions)
     todo: tuple[str, ...] = ()  # the steps that are run in this start; without any, all that are not done
-    missing: str = ""  # what of its results is not in its folder, and why
+    missing: str = ""  # the results that are not in its folder, and why
     schema: int = SCHEMA
 
 
