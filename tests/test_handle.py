@@ -134,7 +134,7 @@ def test_an_interrupt_says_that_the_run_goes_on(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(engine, "events", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         Run(ref, engine).wait(show=False)
-    assert "run 'fm' goes on; run.stop()" in caught.value.__notes__[0]
+    assert "run 'fm' continues; run.stop()" in caught.value.__notes__[0]
 
 
 class Incomplete(Growing):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from echelon.observation.panel import Display
     from echelon.observation.reasons import Reason
     from echelon.observation.sampling import LiveUsage, NewestSamples
-    from echelon.observation.starts import Start
+    from echelon.observation.standing import Start
     from echelon.tracking.following import Stays
 
 STOP_PATIENCE = 60.0  # seconds that a run with the usual grace may take to end after the order to stop
@@ -285,7 +285,7 @@ class Run:
             from echelon.observation import parts
 
             return parts.later_starts(self._engine, self._ref)
-        from echelon.observation.starts import later_starts
+        from echelon.observation.standing import later_starts
 
         return later_starts(self._engine, self._ref)
 

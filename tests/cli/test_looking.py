@@ -220,7 +220,7 @@ def test_waiting(call: Call, stay: str) -> None:
     done = call("wait", "fm", "--timeout", "0.1s")
     assert done.returncode == 118
     assert "run 'fm' is still" in done.stderr
-    assert "hint: it goes on" in done.stderr
+    assert "hint: wait longer" in done.stderr
     Path("go").touch()
     done = call("wait", "fm")
     assert (done.returncode, done.stdout) == (0, "fm succeeded\n")

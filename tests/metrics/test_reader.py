@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelon.errors import InvalidJob
-from echelon.metrics import shape
-from echelon.metrics.reader import MetricReader, read_all
-from echelon.metrics.shape import AT_START, advance
+from echelon.metrics import reader as readers
+from echelon.metrics.reader import AT_START, MetricReader, advance, read_all
 from echelon.metrics.text import SEEN_JSON, parse
 from echelon.model.output.log import LogBlock, LogLine
 from echelon.model.output.metric import Metric
@@ -107,7 +106,7 @@ def test_what_is_read_at_once_is_what_parsing_every_line_gives(together: int, te
     """Shapes of lines are learned on the way: they must never change what is found."""
     reader = MetricReader()
     stands_by_oracle = by_parsing("\n".join(texts))
-    with patch.object(shape, "_TOGETHER", together):
+    with patch.object(readers, "_TOGETHER", together):
         read = [metric for text in texts for metric in reader.read(as_block(text))]
     assert list(map(repr, read)) == list(map(repr, stands_by_oracle))
 

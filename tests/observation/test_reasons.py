@@ -1,4 +1,4 @@
-"""What is going on with a run, as a table: how it stands, what its workers use, and what is said of it."""
+"""What a run is doing, as a table: how it stands, what its workers use, and what is said of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from echelon.model.output.progress import Progress
 from echelon.model.state import State
 from echelon.model.status import Status, WorkerStatus
 from echelon.observation.reasons import Reason, reasons, slow_ranks
-from echelon.observation.starts import Start
+from echelon.observation.standing import Start
 
 NOW = 10_000.0
 BEGAN = NOW - 200

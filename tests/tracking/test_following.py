@@ -12,7 +12,7 @@ from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.errors import InvalidJob
 from echelon.handle import Run
-from echelon.metrics.records import EventFile
+from echelon.metrics.event_files import EventFile
 from echelon.model.job import Job
 from echelon.model.tracking import Tracking
 from echelon.submit import Prepared, submit

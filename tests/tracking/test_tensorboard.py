@@ -11,8 +11,7 @@ from tests.metrics.event_files import event as expected_event
 from tests.metrics.event_files import record
 from tests.tracking.conftest import FACTS
 
-from echelon.metrics.event_files import EventFiles
-from echelon.metrics.records import EventFile
+from echelon.metrics.event_files import EventFile, EventFiles
 from echelon.model.output.metric import Metric
 from echelon.tracking.sink import Away, Numbering, Rejected
 from echelon.tracking.tensorboard import EventFolder, event, framed

@@ -1,7 +1,7 @@
 """What a run was asked to do, each thing with its name, so that runs can be laid beside each other. Pure.
 
-The value of a secret is in no record, and one that stands in an argument or a variable is never shown: that
-it differs is told by what stands in its place."""
+The value of a secret is in no record, and one that stands in an argument or a variable is never shown:
+what stands in its place says whether it differs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def facts_of(job: Job, plan: Plan | None) -> dict[Topic, str]:
 
 
 def differences(facts: Sequence[Mapping[Topic, str]]) -> list[Difference]:
-    """What is not the same for all. A parameter that is passed on as an argument is told once."""
+    """What is not the same for all. A parameter that is passed on as an argument is listed once."""
     topics = dict.fromkeys(topic for each in facts for topic in each)
     topics = dict.fromkeys(sorted(topics, key=lambda topic: _ORDER.index(topic.about)))
     found = []
@@ -109,7 +109,7 @@ def _program(
 
 
 def _size(job: Job, plan: Plan | None) -> Iterator[tuple[Topic, str]]:
-    """How many of what, as it was placed, or else as it was asked for."""
+    """How many workers, ranks and resources: as placed, or, without a plan, as requested."""
     groups: list[tuple[str, int, int, Resources]] = []
     if plan is not None:
         groups = [(each.role, each.workers, each.procs, each.resources) for each in plan.world.groups]

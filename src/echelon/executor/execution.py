@@ -1,7 +1,7 @@
 """The steps of a run as runs of an engine, beside each other as far as their order and the room allow.
 
 One thread for each step that runs; the thread that called starts what has become ready and passes on a stop.
-A step that fails leaves the steps after it out; others go on. A step that an earlier executor of the same
+A step that fails leaves the steps after it out; others continue. A step that an earlier executor of the same
 parent has left running is followed and not started again."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Execution:
         self._running: set[str] = set()
         self._runs: dict[str, Run] = {}
         self._ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
-        self._told: StopOrder | None = None  # the stop that the running steps were told
+        self._told: StopOrder | None = None  # the stop that the running steps got
         self._crashed = False
         self._refused = 0  # steps of this look that could start, and have no room
         self._lock = threading.Lock()
@@ -266,8 +266,8 @@ class Execution:
         return there
 
     def _left_behind(self, step: str, name: str, own: Parent) -> Run | None:
-        """The run that an earlier executor has started for the same, if it goes on, or has succeeded since.
-        One that goes on for something else is ended, so that another can take its place.
+        """The run that an earlier executor has started for the same, if it is active, or has succeeded since.
+        One that is active for something else is ended, so that another can take its place.
         """
         try:
             record = self._engine.read(RunRef(engine="", name=name))
@@ -297,7 +297,7 @@ class Execution:
         def collect() -> None:
             try:
                 run.collect()
-            except ResultsIncomplete as error:  # of a step that failed, how it did is told all the same
+            except ResultsIncomplete as error:  # of a step that failed, its end is reported all the same
                 missing.append(error)
 
         seen = opening_status(self._engine.read(RunRef(engine="", name=run.name)))

@@ -97,7 +97,7 @@ class Own:
         self._programs.tell(self.ref, event)
 
     def told(self) -> dict[str, Step]:
-        """How the steps stood when the last executor of this run ended, by all that was told of them."""
+        """How the steps stood when the last executor of this run ended, by all events about them."""
         events = chain(self._engine.earlier_events(self.ref), self._engine.events(self.ref))
         return {step.name: step for event in events for step in event.steps or ()}
 

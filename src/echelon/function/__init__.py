@@ -33,7 +33,7 @@ from typing import Any
 
 from echelon.codecs import writing
 from echelon.errors import CannotShip
-from echelon.function.gather import Call, CellCode, Gathered, gather
+from echelon.function.gather import Call, CellCode, ScriptParts, gather
 from echelon.function.modules import can_import, import_path, project_of, search_folders
 from echelon.function.names import names_in
 from echelon.function.render import BY_VALUE, CELL, VALUES, WRITER, execute_cell, render
@@ -118,7 +118,7 @@ def script_of_cell(text: str, namespace: dict[str, Any], *, also: Iterable[str] 
 
 def _written(
     name: str,
-    gathered: Gathered,
+    gathered: ScriptParts,
     beside: Mapping[str, bytes] = MappingProxyType({}),
     *,
     prefer_first: bool,

@@ -59,7 +59,7 @@ class CellCode:
 
 
 @frozen
-class Gathered:
+class ScriptParts:
     """The parts of the script, and what must be shipped with it."""
 
     imports: tuple[str, ...]
@@ -159,7 +159,7 @@ def _assigned_in(code: CodeType) -> set[str]:
     return {step.argval for step in steps}.union(*inner) & set(code.co_freevars)
 
 
-def gather(call: Call | CellCode, namespace: dict[str, Any]) -> Gathered:
+def gather(call: Call | CellCode, namespace: dict[str, Any]) -> ScriptParts:
     """Follow all names from the call or the cell; raises CannotShip, naming what cannot be shipped."""
     apart: set[int] = set()
     while True:
@@ -187,7 +187,7 @@ class _Gathering:
         self._variables = CapturedVariables()
         self._annotations_as_text = namespace.get("annotations") is future.annotations
 
-    def gathered(self) -> Gathered:
+    def gathered(self) -> ScriptParts:
         stored: Stored = []
         call = self._call
         start = self._cell(call) if isinstance(call, CellCode) else self._start(call, stored)
@@ -198,7 +198,7 @@ class _Gathering:
         typed = {name: position for position, name in enumerate(self._namespace)}
         pieces = [self._pieces[name] for name in in_order(self._pieces, typed)]
         values = [value for piece in pieces for _, value in piece.stored] + [value for _, value in stored]
-        return Gathered(
+        return ScriptParts(
             imports=(*self._submodules, *(piece.text for piece in pieces if piece.is_import)),
             pieces=tuple(piece.text for piece in pieces if not piece.is_import),
             start=start,

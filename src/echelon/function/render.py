@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from echelon.function.definitions import STORED
-from echelon.function.gather import RETURN, Gathered
+from echelon.function.gather import RETURN, ScriptParts
 from echelon.function.values import defined_in_script
 
 VALUES = "values.pkl"  # beside the script
@@ -26,7 +26,12 @@ BY_VALUE = "by_value"  # a folder beside the script, with cloudpickle in it
 
 
 def render(
-    gathered: Gathered, *, name: str, project: Path | None, folders: Sequence[str], elsewhere: Sequence[Path]
+    gathered: ScriptParts,
+    *,
+    name: str,
+    project: Path | None,
+    folders: Sequence[str],
+    elsewhere: Sequence[Path],
 ) -> str:
     """Write the script."""
     parts = [f'"""Runs {name}. Written by echelon: change the function, not this file."""\n']
@@ -82,7 +87,7 @@ def _grouped(pieces: Sequence[str]) -> list[str]:
 
 
 def _prepare(
-    gathered: Gathered, name: str, project: Path | None, folders: Sequence[str], elsewhere: Sequence[Path]
+    gathered: ScriptParts, name: str, project: Path | None, folders: Sequence[str], elsewhere: Sequence[Path]
 ) -> str:
     text = """\
 def _echelon_prepare():

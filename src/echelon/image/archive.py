@@ -26,7 +26,7 @@ _LAYOUT = ("oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
 
 
 @frozen
-class _Place:
+class _Span:
     start: int
     size: int
 
@@ -36,7 +36,7 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _Span] = {}
         try:
             self._file = path.open("rb")
         except FileNotFoundError:
@@ -48,7 +48,7 @@ class Archive:
                 for member in tar:
                     if member.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
                         name = member.name.removeprefix("./")
-                        self._places[name] = _Place(start=member.offset_data, size=member.size)
+                        self._places[name] = _Span(start=member.offset_data, size=member.size)
         except (tarfile.TarError, OSError) as error:
             self._file.close()
             raise Unavailable(
@@ -73,12 +73,12 @@ class Archive:
         place = self._place(_blob_name(wanted.digest))
         return oci.verified(self._read(place), wanted, f"{wanted.digest} in {self.path}")
 
-    def _place(self, name: str) -> _Place:
+    def _place(self, name: str) -> _Span:
         if name not in self._places:
             raise Unavailable(f"{self.path} holds no {name}", hint="is it an OCI archive, and whole?")
         return self._places[name]
 
-    def _read(self, place: _Place) -> Iterator[bytes]:
+    def _read(self, place: _Span) -> Iterator[bytes]:
         done = 0
         while done < place.size:
             piece = os.pread(self._file.fileno(), min(_PIECE, place.size - done), place.start + done)

@@ -19,7 +19,7 @@ from echelon.errors import InvalidJob, Unavailable
 from echelon.image import layer, oci
 from echelon.image.archive import PREFIX, Archive, write_archive
 from echelon.image.layer import SITE, WORKSPACE, Composed, Layer, compose, environment_of
-from echelon.image.oci import Descriptor, Manifest, Platform
+from echelon.image.oci import Descriptor, ImageManifest, Platform
 from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry.repository import Repository
 from echelon.image.tidy import tidy
@@ -169,7 +169,7 @@ def _open(recipe: Recipe, base: Reference | None) -> Source:
 
 def read_base(
     recipe: Recipe, source: Source, base: Reference | None
-) -> tuple[Manifest, dict[str, Any], Platform]:
+) -> tuple[ImageManifest, dict[str, Any], Platform]:
     """Follow the base's name to the one image for the platform: its manifest and its configuration."""
     which = (base.digest or base.tag) if base else ""
     expected, wanted = base.digest if base else "", recipe.platform

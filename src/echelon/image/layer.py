@@ -24,7 +24,7 @@ from echelon.bundle.archive import compress, portable, read_content
 from echelon.bundle.survey import TreeEntry, unreadable
 from echelon.errors import Refused
 from echelon.image import oci
-from echelon.image.oci import Descriptor, Manifest
+from echelon.image.oci import Descriptor, ImageManifest
 from echelon.values import frozen
 
 # Beside the folders that a run's pod mounts below /echelon: neither hides the other.
@@ -56,7 +56,9 @@ class Composed:
     layers: tuple[Descriptor, ...]
 
 
-def compose(base: Manifest, config: dict[str, Any], layers: Sequence[Layer], *, base_name: str) -> Composed:
+def compose(
+    base: ImageManifest, config: dict[str, Any], layers: Sequence[Layer], *, base_name: str
+) -> Composed:
     """Add layers to an image; PYTHONPATH leads to the packages, and the project is the working folder."""
     new = copy.deepcopy(config)
     rootfs = new.get("rootfs")

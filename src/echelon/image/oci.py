@@ -60,7 +60,7 @@ USUAL = Platform(os="linux", architecture="amd64")
 
 
 @frozen
-class Manifest:
+class ImageManifest:
     """An image for one platform, from its manifest."""
 
     digest: str
@@ -111,7 +111,7 @@ def verified(pieces: Iterable[bytes], blob: Descriptor, what: str) -> Iterator[b
     for piece in pieces:
         size += len(piece)
         if size > blob.size:
-            raise _strange(what, f"it should have {blob.size} bytes and goes on")
+            raise _strange(what, f"it should have {blob.size} bytes and has more")
         seen.update(piece)
         if held:
             yield held
@@ -181,12 +181,12 @@ def choose(choices: Sequence[Choice], wanted: Platform | None, what: str) -> Cho
     )
 
 
-def read_manifest(document: dict[str, Any], digest: str, what: str) -> Manifest:
+def read_manifest(document: dict[str, Any], digest: str, what: str) -> ImageManifest:
     """An image's manifest."""
     layers = document.get("layers")
     if not isinstance(layers, list):
         raise _strange(what, "its layers are not a list")
-    return Manifest(
+    return ImageManifest(
         digest=digest,
         config=_descriptor(document.get("config"), f"{what}: config"),
         layers=tuple(_descriptor(entry, f"{what}: layers[{at}]") for at, entry in enumerate(layers)),

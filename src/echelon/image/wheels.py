@@ -73,7 +73,7 @@ def install(wanted: PackageSet, into: Path) -> tuple[str, ...]:
         raise Unavailable(
             f"{name} could not install the packages for {wanted.platform}, Python {wanted.python}:"
             " its output is above",
-            hint="only wheels can be installed: build one of what has none, or use a base image that has it",
+            hint="only wheels can be installed: build one of the package, or use a base image that has it",
         )
     return notes
 

@@ -257,7 +257,7 @@ def _kind_of(data: object) -> str:
 
 
 def _line(at: At) -> str:
-    """The file and the line; of what is missing, the line of what it should be in."""
+    """The file and the line; of a key that is missing, the line of the mapping that lacks it."""
     known = (at.place[:end] for end in range(len(at.place), -1, -1) if at.place[:end] in at.lines)
     place = next(known, None)
     return at.source if place is None else f"{at.source}:{at.lines[place]}"

@@ -12,41 +12,39 @@ from echelon.kubeflow.outside import Outside
 
 if TYPE_CHECKING:
     from echelon.kubeflow.sdk import constants
-    from echelon.kubeflow.sdk.recipe_types import (
+    from echelon.kubeflow.sdk.reporting import update_trainjob_status
+    from echelon.kubeflow.sdk.trainer_client import TrainerClient
+    from echelon.kubeflow.sdk.trainer_types import (
         DATASET_PATH,
         MODEL_PATH,
         BuiltinTrainer,
         ContainerBackendConfig,
+        CustomTrainer,
         CustomTrainerContainer,
         DataCacheInitializer,
         DataFormat,
         DataType,
+        Event,
         HuggingFaceDatasetInitializer,
         HuggingFaceModelInitializer,
         Initializer,
-        LoraConfig,
-        Loss,
-        S3DatasetInitializer,
-        S3ModelInitializer,
-        TorchTuneConfig,
-        TorchTuneInstructDataset,
-        TrainingRuntimeSource,
-        get_tpu_num_nodes,
-    )
-    from echelon.kubeflow.sdk.reporting import update_trainjob_status
-    from echelon.kubeflow.sdk.trainer_client import TrainerClient
-    from echelon.kubeflow.sdk.trainer_types import (
-        CustomTrainer,
-        Event,
         KubernetesBackendConfig,
         LocalProcessBackendConfig,
+        LoraConfig,
+        Loss,
         Runtime,
         RuntimeKind,
         RuntimeTrainer,
+        S3DatasetInitializer,
+        S3ModelInitializer,
         Step,
+        TorchTuneConfig,
+        TorchTuneInstructDataset,
         TrainerType,
+        TrainingRuntimeSource,
         TrainJob,
         TrainJobTemplate,
+        get_tpu_num_nodes,
     )
     from echelon.kubeflow.sdk.training_client import TrainingClient
 
@@ -109,7 +107,7 @@ def __getattr__(name: str) -> Any:  # the command line reads manifests, and need
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = {"TrainerClient": ("trainer_client",), "TrainingClient": ("training_client",)}
-    for module in modules.get(name, ("trainer_types", "recipe_types", "reporting")):
+    for module in modules.get(name, ("trainer_types", "reporting")):
         found = import_module(f"{__name__}.sdk.{module}")
         if hasattr(found, name):
             return getattr(found, name)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from echelon.metrics.scale import bounded, number, value_range
+from echelon.metrics.series import bounded, number, value_range
 from echelon.model.display import one_line
 
 MOST = 12  # charts of one picture

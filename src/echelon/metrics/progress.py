@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple
 
 from echelon.metrics.bars import ProgressLine, is_place, see
 from echelon.metrics.reader import apply
-from echelon.metrics.text import SEEN, may_measure
-from echelon.metrics.words import is_loss
+from echelon.metrics.text import SEEN, is_loss, may_measure
 from echelon.model.output.log import LogBlock, LogLine
 from echelon.model.output.metric_pattern import MetricPattern, parse_metric_patterns
 from echelon.model.output.progress import Progress
@@ -83,7 +82,7 @@ class _Rank:
         self._now = ProgressLine()
         self._at = 0.0
         self._counted_at = 0.0  # when it gave a count with its end
-        self._counts_all = False  # steps go on from epoch to epoch
+        self._counts_all = False  # steps are counted on from epoch to epoch
         self._first_epoch = 1
         self._metrics: tuple[tuple[str, float], ...] = ()
         self._moments: deque[_Moment] = deque()

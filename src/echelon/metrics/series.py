@@ -1,4 +1,5 @@
-"""Metrics put together: those of one name, rank and source, their figures, and along which axis they lie."""
+"""Metrics put together: those of one name, rank and source, their figures, along which axis they lie,
+and the numbers of that axis. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from typing import NamedTuple
 
 from echelon.metrics.text import is_finite
 from echelon.model.output.metric import Metric
+
+_LARGEST = 1e300
 
 
 class Key(NamedTuple):
@@ -122,3 +125,24 @@ def _goes_on(places: Sequence[float | None]) -> bool:
             return False
         last = place
     return len(places) < 2 or places[0] != places[-1]
+
+
+def bounded(values: Sequence[float]) -> list[float]:
+    """The largest numbers cannot be added to each other."""
+    return [min(max(value, -_LARGEST), _LARGEST) for value in values]
+
+
+def value_range(values: Sequence[float]) -> tuple[float, float]:
+    """From the least to the greatest; a constant stands in the middle."""
+    low, high = min(values), max(values)
+    if low >= high:
+        room = abs(low) * 0.05 or 0.5
+        return low - room, low + room
+    return low, high
+
+
+def number(value: float) -> str:
+    """A value as an axis has it."""
+    if not is_finite(value):
+        return str(value)
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e7 else f"{value:.4g}"

@@ -2,22 +2,37 @@
 
 `name=value` is a metric. `name: value` is one where the line says so: by a name that only metrics have
 (`loss`), by quotes around the name, as Python and JSON print it, or by an epoch or a step in the line. A line
-that is a JSON object gives the numbers in it."""
+that is a JSON object gives the numbers in it. Names say where a training stands, are metrics for sure, or are
+none."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from echelon.metrics.words import EPOCH, STEP, is_known_metric, is_metric
-
+STEP = frozenset({"step", "global_step", "globalstep", "iteration", "iter", "trainer/global_step"})
+EPOCH = frozenset({"epoch"})
+# Numbers about the line or the process, which are in many a logger's lines.
+NO_METRIC = frozenset((
+    "asctime", "created", "device", "devices", "group_rank", "line", "lineno", "local_rank", "node_rank",
+    "pid", "port", "ppid", "process", "process_id", "rank", "seed", "thread", "thread_id", "tid",
+    "time_stamp", "timestamp", "ts", "version", "world_size",
+))  # fmt: skip
+_METRIC_WORDS = frozenset((
+    "acc", "accuracy", "auc", "auroc", "bleu", "bpb", "bpc", "cer", "dice", "elbo", "f1", "fid", "grad",
+    "iou", "kl", "learning", "loss", "losses", "lr", "mae", "map", "mape", "miou", "mse", "nll", "perplexity",
+    "ppl", "precision", "psnr", "r2", "recall", "reward", "rmse", "rouge", "score", "ssim", "throughput",
+    "top1", "top5", "wer",
+))  # fmt: skip
+_METRIC_ENDS = ("loss", "accuracy", "acc", "rate", "norm")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]*")
 SEEN = 4096  # characters of a line; a longer one is text
 SEEN_JSON = 64 * 1024
 _DEPTH = 3  # of objects in a JSON line
 _MOST_STEPS = 1e15
-
 DIGITS = r"[+-]?+(?:\d{1,40}+(?:\.\d{0,40}+)?+|\.\d{1,40}+)(?:[eE][+-]?+\d{1,4}+)?+"
 COUNT = r"\d{1,15}+"
 PLACE = rf"{COUNT}(?:\.\d{{1,20}}+)?+"
@@ -46,6 +61,26 @@ _COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}[mK]")
 _MAYBE_PAIR = re.compile(r"""(?:=\s{0,8}|["']\s{0,8}:\s{0,8}|:\s{1,8})(?:tensor\()?[-+.\dnNiI]""")
 _MAYBE_PLACE = re.compile(r"poch|POCH|tep|TEP|[iI]ter|ITER")
 _MAYBE_ANY = ("=", ":", "/", "poch", "tep", "iter", "Iter", "POCH", "TEP", "ITER")
+Use = Literal["value", "whole", "step", "epoch", "steps", "other"]
+
+
+@lru_cache(maxsize=1024)
+def is_metric(name: str) -> bool:
+    """Whether a value of this name can be a metric: variables of an environment are not."""
+    return name.lower() not in NO_METRIC and not _VARIABLE.fullmatch(name)
+
+
+@lru_cache(maxsize=1024)
+def is_known_metric(name: str) -> bool:
+    """Whether it is a metric by its name alone: `loss`, `val_loss`, `Accuracy`, `top1`."""
+    lowered = name.lower()
+    return lowered.endswith(_METRIC_ENDS) or not _METRIC_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", lowered))
+
+
+@lru_cache(maxsize=1024)
+def is_loss(name: str) -> bool:
+    """Whether it is a loss by its name: `loss`, `train/loss`, `Loss`."""
+    return name.lower().endswith("loss")
 
 
 class ParsedLine(NamedTuple):
@@ -60,11 +95,8 @@ class ParsedLine(NamedTuple):
 NOTHING = ParsedLine()
 
 
-Use = Literal["value", "whole", "step", "epoch", "steps", "other"]
-
-
 class Slot(NamedTuple):
-    """A number in a line that was used: where, of what, and of which form it is (a pattern)."""
+    """A number of a line that became part of a metric: its place, its meaning, and a pattern of its form."""
 
     start: int
     end: int

@@ -178,7 +178,7 @@ def _order(columns: list[list[Spot]], beside: Mapping[Spot, Sequence[Spot]]) -> 
 
 @frozen
 class Mark:
-    """What is told of a step in its box: how it stands, and the run that its box leads to."""
+    """The text of a step in its box: how it stands, and the run that its box leads to."""
 
     state: str
     sign: str

@@ -63,4 +63,4 @@ def no_end(status: Status, timeout: float | None) -> EchelonError:
             hint=f"submit it again, or `echelon rm {status.name}`",
         )
     waited = "" if timeout is None else f" after {duration(timeout)}"
-    return RunTimedOut(f"run {status.name!r} is still {status.state}{waited}", hint="it goes on; wait longer")
+    return RunTimedOut(f"run {status.name!r} is still {status.state}{waited}", hint="wait longer")

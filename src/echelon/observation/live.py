@@ -43,7 +43,7 @@ def noted_if_left(name: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(f"run {name!r} goes on; run.stop() or `echelon stop {name}` ends it")
+        interrupt.add_note(f"run {name!r} continues; run.stop() or `echelon stop {name}` ends it")
         raise
 
 

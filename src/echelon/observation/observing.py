@@ -148,7 +148,7 @@ class _Files:
 
     def __init__(self, record: Record) -> None:
         self._files = EventFiles(Path(record.results)) if record.results else None
-        # A folder of that name may be another run's; one that is resumed goes on in its own.
+        # A folder of that name may be another run's; one that is resumed continues in its own.
         self._since = 0.0 if record.job.resume or record.job.earlier else record.created - _CLOCKS
 
     def read(self) -> Iterator[Metric]:

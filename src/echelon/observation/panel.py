@@ -1,4 +1,4 @@
-"""A run as HTML in a notebook: how it stands and its curves, drawn anew while it goes on.
+"""A run as HTML in a notebook: how it stands and its curves, drawn anew while it is active.
 
 The same panel may be shown by several cells: a notebook updates all that have its id. It only reads."""
 
@@ -129,7 +129,7 @@ class Panel:
 
 
 class Display:
-    """How a run shows itself: as one panel for all cells while it goes on, and as a page at any time."""
+    """How a run shows itself: as one panel for all cells while it is active, and as a page at any time."""
 
     def __init__(self, run: Shown) -> None:
         self._run = run
@@ -148,7 +148,7 @@ class Display:
         return _joined(table, curves)
 
     def show(self) -> bool:
-        """Show a run that goes on in this cell, if it does."""
+        """Show an active run in this cell; any other is not shown."""
         if self._panel is not None and self._panel.is_here:
             return True
         with suppress(EchelonError):

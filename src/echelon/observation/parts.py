@@ -1,6 +1,6 @@
 """The streams of a run that is made of runs: what its steps have written and measured, each with its step.
 
-Its events tell which steps have a run, and where. To follow it, every step that goes on has a thread, and so
+Its events tell which steps have a run, and where. To follow it, every active step has a thread, and so
 have the events, which bring those that begin later; steps that are over are read one after the other, before.
 What its executor has written itself, such as why it has failed, belongs to no step and comes last."""
 
@@ -26,7 +26,7 @@ from echelon.model.program import OVER, Step
 from echelon.model.run import RunRef, opening_status
 from echelon.model.status import FINAL, fold, of_the_whole
 from echelon.observation import lines as run_lines
-from echelon.observation import observing, starts
+from echelon.observation import observing, standing
 from echelon.observation.observing import Merged, Source
 from echelon.observation.step_runs import StepRuns, of_all_starts
 from echelon.values import frozen
@@ -110,7 +110,7 @@ def observe(
     patterns: Sequence[str] | None = None,
 ) -> Iterator[observing.Item]:
     """Its own events, and what its steps have measured: one step after the other or, with `follow`, as it
-    comes. The run's end comes last. Why it has failed is told of the step that has, not of its executor. What
+    comes. The run's end comes last. A failure is that of the step that has failed, not of its executor. What
     keeps a step's metrics from being read is raised when all others have been.
     """
     if not metrics:
@@ -139,7 +139,7 @@ def observe(
 
 
 def _of_the_whole(items: Iterable[observing.Item]) -> Iterator[observing.Item]:
-    """The same, what is told of the executor's failure as what it means for the run."""
+    """The same items, with the executor's failure replaced by what it means for the run."""
     steps: dict[str, Step] = {}
     for item in items:
         if isinstance(item, Event):
@@ -149,16 +149,16 @@ def _of_the_whole(items: Iterable[observing.Item]) -> Iterator[observing.Item]:
             yield item
 
 
-def later_starts(engine: Engine, ref: RunRef) -> list[starts.Start]:
+def later_starts(engine: Engine, ref: RunRef) -> list[standing.Start]:
     """When it was started again, and when one of its steps was."""
-    found = starts.later_starts(engine, ref)
+    found = standing.later_starts(engine, ref)
     for part in _Steps(engine, ref, own=False).there:
-        found += [replace(start, part=part.name) for start in starts.later_starts(part.engine, part.ref)]
+        found += [replace(start, part=part.name) for start in standing.later_starts(part.engine, part.ref)]
     return sorted(found, key=lambda start: start.at)
 
 
 class _LeftAlone:
-    """The end, though steps go on: their executor is gone, and they may run for days."""
+    """The end, though steps continue: their executor is gone, and they may run for days."""
 
 
 class _Steps:
@@ -195,8 +195,8 @@ class _Steps:
         follow: bool,
         tell: Callable[[Event], Sequence[T]] = lambda _: (),
     ) -> Iterator[T]:
-        """What the sources of each run give, all of it one after the other or, with `follow`, as it comes,
-        with what is to be told of the events of the whole.
+        """The items of each run's sources, one run after the other or, with `follow`, as they come, with
+        those that `tell` makes of the events of the whole.
         """
         if follow:
             yield from chain.from_iterable(map(tell, islice(self._engine.events(self._ref), self._seen)))
@@ -223,7 +223,7 @@ class _Steps:
             yield event
 
     def _coming(self, tell: Callable[[Event], Sequence[T]]) -> Iterator[Sequence[T | Part | _LeftAlone]]:
-        """What is to be told of what happens from now on, and the runs that begin."""
+        """What to show of what happens from now on, and the runs that begin."""
         for event in islice(self._engine.events(self._ref, follow=True), self._seen, None):
             begun = [part for step in event.steps or () if (part := self._begun(step)) is not None]
             left = event.kind == "finished" and not all(self._over.values())
@@ -250,7 +250,7 @@ def _written(part: Part, read: Callable[[Part], Iterator[Piece]]) -> Iterator[Se
 
 
 def _marked(part: Part, read: Callable[[Part], Iterator[Piece]]) -> Iterator[Piece]:
-    """What was written, with its step. That it cannot be read is a line, too: others go on."""
+    """What was written, with its step. That it cannot be read is a line, too: others continue."""
     try:
         for piece in read(part):
             if isinstance(piece, LogLine):

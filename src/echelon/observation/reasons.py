@@ -1,4 +1,4 @@
-"""What is going on with a run, in sentences, what costs most first: why it does not run, who keeps its ranks
+"""What a run is doing, in sentences, what costs most first: why it does not run, who keeps its ranks
 waiting, or why it ended. Pure but for `look`, which reads what they are made of.
 
 Nothing is judged here that is judged elsewhere: the status says that a run is stuck, what its workers wait
@@ -21,7 +21,7 @@ from echelon.model.output.progress import words
 from echelon.model.resources import format_memory
 from echelon.model.run import RunRef
 from echelon.model.status import FINAL, Status
-from echelon.observation.starts import Start, later_starts
+from echelon.observation.standing import Start, later_starts
 from echelon.values import frozen
 
 Kind = Literal[  # what costs most first
@@ -64,8 +64,8 @@ _MOST = 8  # sentences of a kind
 
 @frozen
 class Reason:
-    """One thing that is going on, in one sentence: `details` are more on it, `hint` what helps. `trouble` is
-    the kind of what is waited for, as in a status; `part` the step, of a run that is made of runs.
+    """One thing that a run does or waits for, in a sentence: `details` are more on it, `hint` is what helps.
+    `trouble` is the kind of what is waited for, as in a status; `part` the step, where a run has steps.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ def reasons(
     starts: Sequence[Start] = (),
     advice: str | None = None,
 ) -> tuple[Reason, ...]:
-    """What is going on with a run that stands so. `starts` are those after the first, `advice` what helps
+    """What a run does that stands so. `starts` are those after the first, `advice` what helps
     where the failure itself has no hint.
     """
     found = list(_ended(status, advice) if status.state in (*FINAL, "damaged") else _going(status, now))
@@ -100,7 +100,7 @@ def reasons(
 
 
 def arranged(found: Sequence[Reason]) -> tuple[Reason, ...]:
-    """Reasons in the order of what they cost. That a run goes on is said only where there is nothing else."""
+    """Reasons in the order of what they cost. That a run is active is said only where there is no other."""
     others = [each for each in found if each.kind != "running"]
     kept = others if any(each.kind != "unknown" for each in others) else found
     return tuple(sorted(kept, key=lambda each: _ORDER[each.kind]))
@@ -194,7 +194,7 @@ def _going(status: Status, now: float) -> Iterator[Reason]:
 
 
 def beside(usage: RunUsage) -> list[Reason]:
-    """What costs time, or soon will, while all ranks of a run go on."""
+    """What costs time, or soon will, while all ranks of a run continue."""
     found = [_slow(usage, rank) for rank in slow_ranks(usage)]
     told = {rank for each in found for rank in each.ranks}
     for worker in usage.workers:

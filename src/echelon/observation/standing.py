@@ -1,15 +1,19 @@
-"""How a run stands, by its record and its events, and who takes part in it."""
+"""How a run stands, by its record and its events, who takes part in it, and when and why it was started
+again: by itself after a failure, or by `resume`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from echelon.engines.base import Engine, RunDamaged
 from echelon.errors import EchelonError, InvalidJob, UnknownRun
+from echelon.model.event import Event
 from echelon.model.program import OVER
 from echelon.model.run import Record, RunRef, opening_status
 from echelon.model.status import Status, WorkerStatus, fold
 from echelon.observation.step_runs import StepRuns, of_all_starts
+from echelon.values import frozen
 
 
 def read_standing(engine: Engine, ref: RunRef) -> tuple[Record, Status]:
@@ -70,4 +74,41 @@ def _all_workers(engine: Engine, record: Record) -> Sequence[WorkerStatus] | Non
         if not theirs and steps[name].state not in OVER:
             return None
         found += theirs
+    return found
+
+
+@frozen
+class Start:
+    """A start that was not the first."""
+
+    at: float
+    why: str
+    part: str = ""  # the step that it is one of, of a run that is made of runs
+
+
+def later_starts(engine: Engine, ref: RunRef) -> list[Start]:
+    """All starts but the first, in order, as far as they can be read."""
+
+    def events() -> Iterator[Event]:
+        with suppress(EchelonError):  # they are beside what is shown, which may be whole
+            yield from engine.earlier_events(ref)
+            yield from engine.events(ref)
+
+    return starts_in(events())
+
+
+def starts_in(events: Iterable[Event]) -> list[Start]:
+    """The same, of events from when the run was first recorded."""
+    found: list[Start] = []
+    ended: Event | None = None
+    for event in events:
+        reason = event.cause.summary if event.cause is not None else event.reason
+        if event.kind == "restarting":
+            found.append(Start(at=event.at, why=f"restart {event.restart or ''}: {reason or 'it failed'}"))
+        elif event.kind == "finished":
+            ended = event
+        elif event.kind == "recorded" and ended is not None:
+            cause = ended.cause.summary if ended.cause is not None else ended.reason
+            how = f"{ended.outcome or 'lost'}: {cause}" if cause else ended.outcome or "lost"
+            found.append(Start(at=event.at, why=f"resumed; before that it had ended: {how}"))
     return found

@@ -13,7 +13,7 @@ from echelon.model.queue import HoldingRun, Place, QueuedRun, Verdict
 from echelon.values import frozen
 
 R = TypeVar("R", bound="Room")
-_SHOWN = 50  # runs, from the first on, of which `places` tells more than the position
+_SHOWN = 50  # runs, from the first on, of which `places` says more than the position
 _FORESEEN = 10  # ends of runs that are looked ahead to
 
 

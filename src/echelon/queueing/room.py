@@ -124,7 +124,7 @@ def _as_now(node: Node, resource: str, changes: Changes) -> Node:
 
 
 @frozen
-class _Seen:
+class _RunView:
     """A run, the view that it has of the snapshot, and what decides which places it can have."""
 
     run: QueuedRun
@@ -136,7 +136,7 @@ class _Seen:
 class _Snapshot:
     """What all Rooms of one snapshot share, found out when it is asked for."""
 
-    seen: dict[str, _Seen] = field(default_factory=dict)
+    seen: dict[str, _RunView] = field(default_factory=dict)
     origins: dict[int, Origin] = field(default_factory=dict)
     waits: dict[Hashable, Full] = field(default_factory=dict)  # the last answer for runs of a kind
 
@@ -216,13 +216,13 @@ class ClusterRoom:
             for key, known in self._views.items()
         }
 
-    def _see(self, run: QueuedRun) -> _Seen:
+    def _see(self, run: QueuedRun) -> _RunView:
         seen = self._snapshot.seen.get(run.name)
         if seen is None or seen.run is not run:
             job, view = run.job, self.view(run.job)
             roles = tuple((role.name, role.workers, repr(role.resources)) for role in job.roles)
             kind = (id(view), repr(job.shape), repr(job.resources), job.workers, roles, repr(run.world))
-            seen = self._snapshot.seen[run.name] = _Seen(run=run, view=view, kind=kind)
+            seen = self._snapshot.seen[run.name] = _RunView(run=run, view=view, kind=kind)
         return seen
 
     def _now(self, run: QueuedRun) -> Nodes:

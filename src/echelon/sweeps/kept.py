@@ -1,4 +1,5 @@
-"""The folder of a sweep: what its executor goes on by, and the table of its trials. How the trials stand, the
+"""The folder of a sweep: what its executor continues by, and the table of its
+trials. How the trials stand, the
 events of its run tell.
 
 ::

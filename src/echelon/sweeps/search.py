@@ -3,7 +3,7 @@
 What a parameter is to the sampler follows from how it is written: any value of a range, one of several whole
 numbers that follow each other, or else one of a list.
 
-Optuna's sampler is in memory. It is asked right before a trial starts, and told what has become of it as soon
+Optuna's sampler is in memory. It is asked right before a trial starts, and gets what has become of it as soon
 as that is known, as a script does with `ask` and `tell`. A sweep that is resumed tells a fresh sampler of all
 trials that have ended before; its seed is another one then, since the first values that the sampler draws are
 known by now."""

@@ -1,4 +1,4 @@
-"""What a tracker is told of a run: its parameters, as its arguments have them, and its origin. Pure."""
+"""What a tracker gets of a run: its parameters, as its arguments have them, and its origin. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parameters_of(args: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def arguments_of(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """All arguments of a script with their names; "" is the name of one that has none."""
+    """All arguments of a script with their names; the name of a positional one is ""."""
     name, values = "", list[str]()
     for word in (*args, "--"):
         flag = _FLAG.fullmatch(word)

@@ -58,7 +58,7 @@ class Following:
         assert self._forwarding is not None
         outcome = self._forwarding.finish(status, slow=None)
         if text := describe(outcome):
-            raise Unavailable(text, hint="the same command goes on where it has ended")
+            raise Unavailable(text, hint="the same command continues where it has ended")
 
     def leave(self) -> None:
         """Forward no more."""
@@ -90,7 +90,7 @@ class Stays(Following):
     ) -> None:
         tracking = record.job.tracking
         super().__init__(engine, record.ref, tracking.to if tracking is not None else "mlflow", source, tell)
-        # Of another machine's run nothing is changed, and nothing told about it.
+        # Of another machine's run nothing is changed, and nothing said about it.
         self._is_ours = tracking is not None and (bool(record.results) or take_over)
 
     def __enter__(self) -> Self:

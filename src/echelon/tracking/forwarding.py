@@ -67,7 +67,7 @@ class Forwarding:
         self._sender.start()
 
     def finish(self, status: Status | None, *, slow: float | None = _SLOW) -> Outcome:
-        """Hand over what is left, and how the run ended: None of one that goes on. A tracker that is away is
+        """Hand over what is left, and how the run ended: None of an active one. A tracker that is away is
         not waited for much longer, and one that is slow for that many seconds, if any.
         """
         self._status = status
@@ -116,7 +116,7 @@ class Forwarding:
             self._ending.wait()
             status = self._status
             self._deliver(lambda: None if status is None else self._sink.end(status))
-        except Exception as error:  # noqa: BLE001 - the command that follows the run tells it, and goes on
+        except Exception as error:  # noqa: BLE001 - the command that follows the run reports it, and continues
             self._unread = f"{type(error).__name__}: {error}"
         finally:
             self._sink.close()

@@ -99,7 +99,7 @@ class MLflow:
         return True
 
     def open(self, facts: Facts) -> Sent:
-        """Find or make the run; it goes on."""
+        """Find or make the run, which is active then."""
         try:
             return self._opened(facts)
         except (AttributeError, KeyError, TypeError) as error:

@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 @frozen
 class Facts:
-    """What a tracker is told of a run besides its metrics. `id` is the same for all starts of a run, and for
+    """What a tracker gets of a run besides its metrics. `id` is the same for all starts of a run, and for
     no other run.
     """
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from echelon.metrics.event_files import FORWARDED
-from echelon.metrics.records import CRC, HEAD, LARGEST, checksum
+from echelon.metrics.event_files import CRC, FORWARDED, HEAD, LARGEST, checksum
 from echelon.model.output.metric import Metric
 from echelon.model.status import Status
 from echelon.tracking.sink import Away, Facts, Point, Rejected, Sent, key_of

@@ -44,7 +44,7 @@ _BEGINS = {
 }
 _MOST_EVENTS = 2000  # the last ones
 _MOST_FEEDS = 8
-_QUIET = 0.3  # seconds without news, after which what there was of a run that goes on has been read
+_QUIET = 0.3  # seconds without news, after which what there was of an active run has been read
 _PATIENCE = 3.0  # seconds after the first look that a request waits for that
 _USE = 5.0  # seconds between two looks at what workers use
 _YIELD = 0.1  # seconds that the next piece of output waits at most, while a page is answered
@@ -79,7 +79,7 @@ class Polled(Generic[T]):
 
 @frozen
 class Phase:
-    """A stretch of time; `end` is None while it goes on."""
+    """A stretch of time; `end` is None while it lasts."""
 
     name: str
     start: float

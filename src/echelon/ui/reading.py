@@ -68,7 +68,7 @@ class Reading:
 
     def nested(self) -> list[dict[str, Any]]:
         """The same for the list: runs that are steps are below the run that they are a part of; of very many,
-        those that go on come first, and the others are a number.
+        active ones come first, and the others are a number.
         """
         found = []
         for row, below in nested(self.rows.get()[0]):
@@ -183,7 +183,7 @@ class Reading:
         ]
 
     def slow(self, name: str) -> list[dict[str, Any]]:
-        """What costs a run time while all of its ranks go on, such as one that keeps the others waiting."""
+        """What costs a run time while all of its ranks run, such as one that keeps the others waiting."""
         feed = self.feed(name)
         if self.row(name).steps is not None or feed.status().state != "running":
             return []

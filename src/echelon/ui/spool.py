@@ -110,7 +110,7 @@ class Spool:
             return self._rows(found[-limit:])
 
     def since(self, first: int, limit: int, wanted: LineQuery) -> tuple[list[Row], int]:
-        """The first lines that are wanted, from a number on, and the number to go on from."""
+        """The first lines that are wanted, from a number on, and the number to continue from."""
         with self._lock:
             start, end = max(0, first), self.count
             found: list[int] = []

@@ -148,5 +148,5 @@ def test_progress_in_lines(capfd: pytest.CaptureFixture[str], monkeypatch: pytes
     assert err.splitlines() == [
         "echelon: 7 MiB of 8 MiB, 1 MiB/s (2 of 3 files)",
         "echelon: the connection was cut; trying again",
-        "echelon: connected again; going on",
+        "echelon: connected again; continuing",
     ]

@@ -1,4 +1,4 @@
-"""`echelon why`: what is going on with a run, with real ranks on this machine."""
+"""`echelon why`: what a run is doing, with real ranks on this machine."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_the_end_of_one_that_failed(write: Write, call: Call) -> None:
     assert re.fullmatch(r"step train failed in cell 3: .*ValueError: bad luck", told[4])
     assert told[5] == "`echelon logs book-1/train` has its output"
     assert re.fullmatch(r"failed after [\d.]+ s: step train: .*ValueError: bad luck", told[6])
-    assert told[-1] == "`echelon resume book-1` goes on with what is not done"
+    assert told[-1] == "`echelon resume book-1` continues with what is not done"
     assert not [text for text in told if "/logs" in text]
     assert "[executor]" not in out + err
 
@@ -192,7 +192,7 @@ def test_one_whose_executor_is_killed_is_over(write: Write) -> None:
         _, err = process.communicate(timeout=PATIENCE)
     assert "its executor is gone; what may still run: train" in err
     assert "lost after" in err
-    assert "`echelon resume book-1` goes on" in err
+    assert "`echelon resume book-1` continues" in err
     assert process.returncode == 117
 
 

@@ -50,7 +50,7 @@ def test_a_step_whose_pod_is_deleted(terminal: Terminal) -> None:
     terminal.kubectl("delete", "pod", pod, "--grace-period=1", "--wait=false")
     assert command.wait() != 0, command
     assert "step train failed in cell 3: " in command.said, command
-    assert "`echelon resume book-1` goes on" in command.said
+    assert "`echelon resume book-1` continues" in command.said
     terminal.check_removal("book-1")
 
 

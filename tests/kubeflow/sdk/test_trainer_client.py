@@ -28,7 +28,7 @@ from echelon.kubeflow import (
     get_tpu_num_nodes,
     update_trainjob_status,
 )
-from echelon.kubeflow.sdk.asked import installing
+from echelon.kubeflow.sdk.job_documents import installing
 
 
 def train(lr: float, fail: bool = False) -> None:

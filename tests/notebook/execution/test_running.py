@@ -121,7 +121,7 @@ def test_a_killed_step_names_step_cell_and_cause(cli: Call) -> None:
     killed = cli("notebook", "run", "book.ipynb")
     assert killed.returncode == 128 + 9
     assert "step b failed in cell 3: rank 0 was killed by SIGKILL" in killed.stderr
-    assert "`echelon resume book-1` goes on" in killed.stderr
+    assert "`echelon resume book-1` continues" in killed.stderr
 
 
 def test_a_step_without_memory_names_step_cell_line_and_cause(cli: Call) -> None:
@@ -131,7 +131,7 @@ def test_a_step_without_memory_names_step_cell_line_and_cause(cli: Call) -> None
     failed = cli("notebook", "run", "book.ipynb")
     assert failed.returncode == 1
     assert "step b failed in cell 3, line 3: MemoryError" in failed.stderr
-    assert "`echelon resume book-1` goes on" in failed.stderr
+    assert "`echelon resume book-1` continues" in failed.stderr
 
 
 def test_a_module_that_is_missing_is_told_with_the_python_that_lacks_it(cli: Call) -> None:
@@ -215,7 +215,7 @@ def test_ctrl_c_stops_the_steps_that_run(times: int, home: Path) -> None:
     drain.join()
     assert process.returncode == 130, said
     assert "echelon/" not in said[0]  # the step was interrupted, as a script is, and nothing else
-    assert "`echelon resume book-1` goes on" in said[0]
+    assert "`echelon resume book-1` continues" in said[0]
     states = {name: step["state"] for name, step in record_of("book-1")["steps"].items()}
     assert states == {"a": "stopped", "b": "not-reached"}
     wait_until(lambda: echelon.attach("book-1-a").status().state == "stopped", "the step to end")

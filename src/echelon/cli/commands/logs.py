@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from echelon.handle import Run
     from echelon.model.output.log import LogLine
     from echelon.model.status import Status
-    from echelon.observation.starts import Start
+    from echelon.observation.standing import Start
 
 _MOST_MISSING = 8  # of them are named
 
@@ -103,7 +103,7 @@ def _tell_missing(run: Run, status: Status, *, follow: bool) -> None:
 def _on_screen(
     run: Run, status: Status, *, follow: bool, timestamps: bool, raw: bool
 ) -> tuple[LinePrinter, PaintedLines | None]:
-    """What prints the lines for a person, and what stands below those of a run that goes on, if it can."""
+    """What prints the lines for a person, and what stands below those of an active run, if it can."""
     from echelon.cli.following.bottom import are_possible
     from echelon.cli.following.follow import lines_below
     from echelon.cli.following.lines import LinePrinter, PartPrinter, StepColours

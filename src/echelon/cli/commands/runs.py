@@ -385,7 +385,7 @@ def get(name: str, path: str, to: str | None, **target: str | None) -> int:
 
 def _ended(older_than: str | None, target: Mapping[str, str | None]) -> tuple[str, ...]:
     """The names of the user's runs that have ended, and did so longer ago than a time. Steps go with the run
-    that they are a part of, which stays while one of them goes on.
+    that they are a part of, which stays while one of them is active.
     """
     from echelon.children import listed
     from echelon.model.resources import parse_duration

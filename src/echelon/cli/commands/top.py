@@ -66,7 +66,7 @@ def _show_run(name: str, target: Mapping[str, str | None], *, live: bool) -> Non
 
 
 def _with_workers(run: Run) -> Run:
-    """The run itself; of one that is made of runs, the step that goes on, if there is one."""
+    """The run itself; of one that is made of runs, its active step, if there is one."""
     from echelon.errors import InvalidJob
     from echelon.model.status import FINAL
 

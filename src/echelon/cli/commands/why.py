@@ -13,8 +13,8 @@ from echelon.cli.options import complete_runs, find_run, target_options
 def why(name: str | None, **target: str | None) -> int:
     """Explain what a run is doing (without RUN, the newest of this folder), what costs most first: its
     ranks are stuck, one of them keeps the others waiting, it waits in the queue, for a place or an image, it
-    restarts, it is nearly out of memory; of a run that is over, why it ended. Of a notebook's run, what is
-    going on with its steps.
+    restarts, it is nearly out of memory; of a run that is over, why it ended. Of a notebook's run, the
+    same of its steps.
 
     Which rank comes late to collectives is known of PyTorch; `echelon top RUN` shows it live. Reading changes
     nothing of the run.

@@ -137,8 +137,8 @@ class LinePrinter:
         return self._terminal["stderr" if self._to_stderr else line.stream]
 
     def _is_shown(self, line: LogLine) -> bool:
-        """Whether to show a sight of a progress bar: all where it is painted over; else, of one that takes
-        long, one now and then.
+        """Whether to show a state of a progress bar: each, where bars are painted over; elsewhere, one every
+        few seconds.
         """
         if self._only and line.rank not in self._only:
             return False

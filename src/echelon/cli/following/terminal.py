@@ -198,7 +198,7 @@ class Terminal:
                 signal.signal(number, handler)
 
     def _on_signals(self, numbers: bytes) -> None:
-        if signal.SIGTSTP in numbers:  # not by a key: only this command stops, and the rank goes on
+        if signal.SIGTSTP in numbers:  # not by a key: only this command stops, and the rank continues
             self._give_back()
             os.kill(os.getpid(), signal.SIGSTOP)
         if signal.SIGWINCH in numbers:

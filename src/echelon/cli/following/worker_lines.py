@@ -124,7 +124,7 @@ class WorkerLines(PaintedLines):
 
 
 class PartLines(PaintedLines):
-    """The lines of the steps that go on, from the first that begins until the end of this context."""
+    """The lines of the active steps, from the first that begins until the end of this context."""
 
     def __init__(self, name: str, uri: str, colours: StepColours) -> None:
         super().__init__()

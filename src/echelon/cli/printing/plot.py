@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelon.metrics.scale import bounded, number, value_range
-from echelon.metrics.series import Curve
+from echelon.metrics.series import Curve, bounded, number, value_range
 
 MARKS = "*o+x#@%&"
 REST = "."  # of curves that are too many to tell one from the other

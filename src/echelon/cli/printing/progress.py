@@ -56,7 +56,7 @@ class CopyProgress:
             return
         if self._trouble:
             self._trouble = ""
-            self.notice("connected again; going on")
+            self.notice("connected again; continuing")
         if self._bar is not None:
             self._show_bar(now, self._bar)
         else:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def notice(text: str) -> None:
-    """Print a message about what is going on."""
+    """Print a message about what happens."""
     say(style("echelon: ", fg="bright_black") + text, err=True)
 
 
@@ -140,7 +140,7 @@ def fetching(also: Callable[[str], object] = lambda _: None) -> Callable[[int, i
 
 @contextlib.contextmanager
 def notice_if_slow(text: str) -> Iterator[None]:
-    """Report what is going on, once it takes a while."""
+    """Report what is being done, once it takes a while."""
     timer = threading.Timer(2.0, notice, [text])
     timer.daemon = True
     timer.start()
@@ -196,13 +196,13 @@ def ending(status: Status, recent: Recent | None = None, *, resumable: bool = Fa
         what = "the output as it came, without what was missed," if is_streamed(folder) else "all output"
         notice(f"{what} is in {near(status.results)}/logs")
     if resumable and status.state in ("failed", "lost", "timed-out", "stopped"):
-        how = "goes on with what is not done" if status.steps else "starts it again, in the same results"
+        how = "continues with what is not done" if status.steps else "starts it again, in the same results"
         notice(f"`echelon resume {status.name}` {how}")
 
 
 def _failed_steps(status: Status) -> None:
-    """The steps that did not succeed, of a run that is made of runs, and what is known of each; and what of
-    their files could not be brought here.
+    """The steps of a run that did not succeed, with what is known of each, and the files of steps that could
+    not be brought here.
     """
     for step in status.steps:
         if step.state not in _NOT_SUCCEEDED:
@@ -337,7 +337,7 @@ def _run_row(row: RunSummary) -> tuple[str, ...]:
 
 
 def _command(row: RunSummary) -> str:
-    """What a run runs; of one that is made of runs, how many of them are done."""
+    """The command of a run; of a run that is made of runs, how many of them are done."""
     if not row.steps or row.steps_place is None:  # the latter where another machine has started it
         return row.command
     done = f"{row.steps_done} of " * (row.steps_done != row.steps)

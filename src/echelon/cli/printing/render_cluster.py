@@ -24,7 +24,7 @@ _HEADS = 3  # those that the table of holders adds
 
 
 def copies(found: Sequence[OpenCopy]) -> None:
-    """The table of copies that go on, below that of runs."""
+    """The table of active copies, below that of runs."""
     now = time.time()
     say("")
     table(

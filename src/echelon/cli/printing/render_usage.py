@@ -1,4 +1,4 @@
-"""Usage as it is printed: of a run, its workers and what is going on with it; of this machine, its GPUs."""
+"""Usage as it is printed: of a run, its workers and why it is as it is; of this machine, its GPUs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_usage(found: RunUsage, format_: str) -> None:
 
 
 def reasons(name: str, uri: str, found: Sequence[Reason], format_: str) -> None:
-    """What is going on with a run, a line for each reason and, below it, more on it."""
+    """What a run is doing and why: a line for each reason and, below it, its details."""
     if format_ != "text":
         data({"name": name, "uri": uri, "reasons": found}, format_)
         return

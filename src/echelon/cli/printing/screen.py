@@ -23,7 +23,7 @@ def is_possible() -> bool:
 
 
 class Screen:
-    """The second screen, while the block goes on; Ctrl-Z leaves it, too, and `fg` comes back to it."""
+    """The second screen, during the block; Ctrl-Z leaves it, too, and `fg` comes back to it."""
 
     def __enter__(self) -> Self:
         handlers: dict[int, Any] = {signal.SIGTERM: _end, signal.SIGTSTP: self._pause}
@@ -49,7 +49,7 @@ class Screen:
     def _pause(self, _number: int, _frame: FrameType | None) -> None:
         _write(_LEAVE)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)  # it goes on here
+        os.kill(os.getpid(), signal.SIGTSTP)  # `fg` continues here
         signal.signal(signal.SIGTSTP, self._pause)
         _write(_ENTER)
 

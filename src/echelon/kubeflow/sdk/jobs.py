@@ -64,7 +64,7 @@ def _settable(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _differences(before: Any, after: Any, path: str, *, partly: bool = False) -> Iterator[tuple[str, Any]]:
-    """The paths at which `after` says something else; `partly`, only of what `before` has."""
+    """The paths at which `after` differs; with `partly`, fields that `before` lacks do not count."""
     if isinstance(after, Mapping) and isinstance(before, Mapping):
         for key, value in after.items():
             if value is None or (partly and key not in before):
@@ -236,7 +236,7 @@ def _await_change(run: Run, patience: float) -> None:
 
 def carry_out(change: Change | None, run: Run, job: RunJob) -> None:
     """Stop a run of this job, or start one again that was stopped. What is so already stays. One that could
-    not go on is not stopped.
+    not be resumed is not stopped.
     """
     state = run.status(progress=False).state
     if change == "suspend" and state not in FINAL:

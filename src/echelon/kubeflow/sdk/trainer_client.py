@@ -12,9 +12,9 @@ from echelon.engines.choose import LOCAL
 from echelon.errors import InvalidJob
 from echelon.handle import Run
 from echelon.kubeflow.sdk import jobs
-from echelon.kubeflow.sdk.asked import check_conditions, installing, job_document
 from echelon.kubeflow.sdk.clients import Reach, as_kubeflow_does, submit_document
 from echelon.kubeflow.sdk.describe import conditions_of, why_failed
+from echelon.kubeflow.sdk.job_documents import check_conditions, installing, job_document
 from echelon.kubeflow.sdk.jobs import Selection
 from echelon.kubeflow.sdk.trainer_types import (
     CustomTrainer,

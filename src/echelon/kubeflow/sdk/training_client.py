@@ -13,14 +13,6 @@ from typing import Any
 from echelon.errors import InvalidJob
 from echelon.handle import Run
 from echelon.kubeflow.sdk import constants, jobs
-from echelon.kubeflow.sdk.asked import (
-    DEFAULT_INDEX,
-    check_conditions,
-    check_kind,
-    installing,
-    job_document,
-    with_metadata,
-)
 from echelon.kubeflow.sdk.clients import Reach, as_kubeflow_does, submit_document
 from echelon.kubeflow.sdk.constants import (
     JAXJOB_KIND,
@@ -28,6 +20,14 @@ from echelon.kubeflow.sdk.constants import (
     JOB_CONDITIONS,
     PYTORCHJOB_KIND,
     TFJOB_KIND,
+)
+from echelon.kubeflow.sdk.job_documents import (
+    DEFAULT_INDEX,
+    check_conditions,
+    check_kind,
+    installing,
+    job_document,
+    with_metadata,
 )
 from echelon.kubeflow.sdk.jobs import Selection, find_change
 from echelon.kubeflow.sdk.shape import Shape, as_document
@@ -313,7 +313,7 @@ class JobClient(ConditionCalls, Reach):
     def update_job(
         self, job: Any, name: str, namespace: str | None = None, job_kind: str | None = None
     ) -> None:
-        """Suspend a job, or let one that is suspended go on (`runPolicy.suspend`), which is all that can be
+        """Suspend a job, or let a suspended one continue (`runPolicy.suspend`), which is all that can be
         changed of a run. `job` is what `get_job` gave, or a document with the fields to change.
         """
         engine, ref = self._engine(namespace), self._ref(name)

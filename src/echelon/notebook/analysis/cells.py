@@ -50,7 +50,7 @@ def refuse(problems: Sequence[InvalidNotebook]) -> None:
 
 
 def reading_order(place: CellLine | None) -> tuple[float, int]:
-    """A key: places from the first line to the last, then what is of no one cell."""
+    """A key to sort places by: from the first line to the last, then those without a cell."""
     return (math.inf, 0) if place is None else (place.cell, place.line or 0)
 
 

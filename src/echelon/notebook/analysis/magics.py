@@ -145,7 +145,7 @@ def _in_a_line(code: str) -> str:
 
 def _in_a_function(setup: str, body: str) -> str:
     """What `%%timeit` measures, in the place of its cell: the names that it sets are its own."""
-    inside: set[int] = set()  # lines that go on with a text in quotes
+    inside: set[int] = set()  # lines that continue a text in quotes
     for token in tokenize.generate_tokens(io.StringIO(body).readline):
         if token.type in _TEXTS:
             inside.update(range(token.start[0] + 1, token.end[0] + 1))

@@ -249,7 +249,7 @@ def followed(cells: Tags, cell: int, tags: Iterable[str]) -> Tags:
     before, now = _names(cells.get(cell, ())), _names(changed[cell])
     gone, come = before - now, now - before
     if len(gone) != 1 or len(come) != 1 or any(gone <= _names(cells[each]) for each in cells if each != cell):
-        return changed  # no other name, or other cells go on being that step
+        return changed  # no other name, or other cells are still that step
     for number, had in {**cells, **changed}.items():
         follows = _with_other_name(had, *gone, *come)
         if number == cell or follows != had:

@@ -237,7 +237,7 @@ def _of_caches(gathered: Gathered) -> Iterator[str]:
 
 
 def _of_moments(gathered: Gathered) -> Iterator[str]:
-    """Values that the prelude makes of the time, or of what one process has, and that several steps use."""
+    """Values that the prelude makes of the time or of its own process, and that several steps use."""
     used = [_names_read(step.cells) for step in gathered.steps]
     for code in gathered.prelude:
         for node in _tree(code).body:

@@ -95,7 +95,7 @@ class Changes:
 
 def _sharing(handed: Dict[str, Any], others: Dict[str, Any]) -> Dict[str, Any]:
     """Of other variables, those that share something with what is handed on, directly or through each other:
-    they go on together with it."""
+    they stay together with it."""
     if not handed or not others:
         return {}
     parts: Set[Any] = set()

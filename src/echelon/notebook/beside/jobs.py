@@ -25,7 +25,7 @@ _GRACE = 10.0
 _LONGEST_NAME = 40  # of a Job, before the digest: its pods' host names have their index beside it
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The API server does not do what it is asked."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -42,7 +42,7 @@ class Api:
         self._context = ssl.create_default_context(cafile=_ACCOUNT + "/ca.crt")
 
     def open(self, method: str, path: str, content: Any = None) -> Tuple[Any, http.client.HTTPResponse]:
-        """A connection and its answer; raises Refused, or OSError."""
+        """A connection and its answer; raises RequestRefused, or OSError."""
         with open(_ACCOUNT + "/token", encoding="utf-8") as file:  # it is renewed now and then
             token = file.read().strip()
         connection = http.client.HTTPSConnection(self._host, self._port, context=self._context, timeout=60)
@@ -53,7 +53,7 @@ class Api:
         if answer.status >= 300:
             text = answer.read().decode("utf-8", "replace")
             connection.close()
-            raise Refused(answer.status, _message(text))
+            raise RequestRefused(answer.status, _message(text))
         return connection, answer
 
     def call(self, method: str, path: str, content: Any = None) -> Dict[str, Any]:
@@ -70,7 +70,7 @@ class Api:
             except (OSError, http.client.HTTPException):
                 if time.monotonic() > until:
                     raise
-            except Refused as error:
+            except RequestRefused as error:
                 if error.status == 409 and method == "POST":  # made by a request whose answer was lost
                     return {}
                 if error.status not in (429, 500, 502, 503, 504) or time.monotonic() > until:
@@ -100,7 +100,7 @@ def run_workers(told: Dict[str, Any], variables: Dict[str, str]) -> int:
         api.call("POST", "/api/v1/namespaces/%s/services" % namespace, service)
         api.call("POST", "/apis/batch/v1/namespaces/%s/jobs" % namespace, job)
         return _Following(api, namespace, name).follow()
-    except (Refused, OSError) as error:
+    except (RequestRefused, OSError) as error:
         sys.stderr.write("echelon: %s\n" % error)
         return 1
 
@@ -164,7 +164,7 @@ class _Following:
                 sys.stdout.write("[%s] %s" % (index, line.decode("utf-8", "replace")))
                 sys.stdout.flush()
             connection.close()
-        except (Refused, OSError, http.client.HTTPException) as error:
+        except (RequestRefused, OSError, http.client.HTTPException) as error:
             sys.stderr.write("echelon: the log of worker %s cannot be read: %s\n" % (index, error))
 
 

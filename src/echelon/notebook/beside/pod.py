@@ -41,8 +41,8 @@ def enter(folder: Path, shipped: Path, chief: bool, above: bool) -> None:
 
 
 def bring(source: Path, work: Path, known: Any) -> None:
-    """Copy files into the working folder that are not there, or that lie there as they came earlier. What a
-    step has changed or removed stays so; `known` has the digests of what came.
+    """Copy files into the working folder, except where a step has changed or removed an earlier copy: `known`
+    has the digests of those copies.
     """
     came: Dict[str, str] = {}
     if known is not None and known.exists():

@@ -346,7 +346,7 @@ def _write_error(text: str) -> None:
         try:
             stream.write(text + "\n")  # type: ignore[union-attr]
             stream.flush()  # type: ignore[union-attr]
-        except Exception:  # noqa: S112 - it must not hide what is told
+        except Exception:  # noqa: S112 - it must not hide the first error
             continue
         return
 

@@ -73,7 +73,7 @@ def make_folder(folder: Path) -> None:
 
 
 def specification(pipeline: Dict[str, Any], name: str, folder: Path) -> Dict[str, Any]:
-    """What `step.main` is told; raises Unordered."""
+    """The specification for `step.main`; raises Unordered."""
     told = pipeline["steps"][name]
     before = {each: about["before"] for each, about in pipeline["steps"].items()}
     there = {each: published(folder, each).get("names", {}) for each in told["before"]}

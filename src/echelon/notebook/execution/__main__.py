@@ -19,7 +19,7 @@ from echelon.model.event import Event
 from echelon.model.program import DONE
 from echelon.notebook.analysis.pipeline import Pipeline
 from echelon.notebook.execution.choosing import choose_place
-from echelon.notebook.execution.places import Place
+from echelon.notebook.execution.places import StepHost
 from echelon.notebook.execution.running import read
 from echelon.notebook.execution.steps import NotebookSteps, known, opened, steps_of
 from echelon.notebook.kept.folder import (
@@ -67,7 +67,9 @@ def execute(
     return record
 
 
-def _wind_up(pipeline: Pipeline, folder: PipelineFolder, work: NotebookSteps, place: Place) -> PipelineRecord:
+def _wind_up(
+    pipeline: Pipeline, folder: PipelineFolder, work: NotebookSteps, place: StepHost
+) -> PipelineRecord:
     """Have the files of the steps here, those of an earlier start among them, and write the reports."""
     missing = place.close() if any(map(_may_have_files, work.record.steps.values())) else ""
     write_reports(pipeline, folder, work.record)

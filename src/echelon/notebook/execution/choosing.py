@@ -17,7 +17,7 @@ from echelon.errors import InvalidJob, Unplaceable
 from echelon.model.settings import Settings
 from echelon.notebook.analysis.pipeline import Pipeline, Step
 from echelon.notebook.execution.asking import job_of, local_settings, pod_settings
-from echelon.notebook.execution.places import OnThisMachine, Place, python_of
+from echelon.notebook.execution.places import OnThisMachine, StepHost, python_of
 from echelon.notebook.execution.pods import InPods, own_image
 from echelon.notebook.kept.folder import PipelineFolder, PipelineOptions, PipelineRecord
 from echelon.notebook.kept.volume import RunVolume, VolumeRequest, check_one_node, open_volume, wanted_volume
@@ -44,7 +44,7 @@ class Choice(Protocol):
     def settings_of(self, step: Step) -> Settings:
         """What a step asks for there."""
 
-    def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> Place:
+    def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> StepHost:
         """The place for one pipeline run."""
 
 
@@ -142,7 +142,7 @@ class _Here:
     def open_volume(self, run: str, *, dry_run: bool = False) -> None:  # noqa: ARG002 - the folder is enough
         return None
 
-    def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> Place:  # noqa: ARG002 - as above
+    def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> StepHost:  # noqa: ARG002 - as above
         python = python_of(self.options.settings.python)
         memory = max((node.memory for node in self.engine.cluster(gpus=False).nodes), default=math.inf)
         return OnThisMachine(
@@ -180,7 +180,7 @@ class _There:
         volumes = required(self.engine.volumes, "volumes", self.engine.traits)
         return open_volume(self.wanted, run, volumes, dry_run=dry_run)
 
-    def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> Place:
+    def place(self, pipeline: Pipeline, folder: PipelineFolder, volume: RunVolume | None) -> StepHost:
         assert volume is not None
         place = InPods(
             pipeline=pipeline,

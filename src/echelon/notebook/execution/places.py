@@ -29,7 +29,7 @@ Entries = Mapping[str, Mapping[str, str]]
 Files = Mapping[str, tuple[int, int]]
 
 
-class Place(Protocol):
+class StepHost(Protocol):
     """What a place can do for the steps of one pipeline run. Several threads call it."""
 
     @property
@@ -56,7 +56,7 @@ class Place(Protocol):
         """The files of the working folder, as far as they are known here."""
 
     def settle(self, step: Step) -> None:
-        """A step has ended: have here what is needed of it to go on."""
+        """A step has ended: have here what is needed of it to continue."""
 
     def last_cell(self, step: Step) -> int | None:
         """The cell that a step was in when it ended, if that is known."""
@@ -99,7 +99,7 @@ class OnThisMachine:
         return state_of(self.pipeline.notebook.path.absolute().parent, self.folder.path.absolute().parent)
 
     def prepare(self, step: Step, run: str, entries: Entries) -> Prepared:
-        """A script in the working folder; what it is told is in a file."""
+        """A script in the working folder; its specification is in a file."""
         specified = self.folder.program.absolute() / f"{step.name}.json"
         told = specification(self.pipeline, step, self.folder, entries)
         specified.write_bytes(msgspec.json.encode(told))

@@ -119,7 +119,7 @@ class InPods:
         )
 
     def prepare(self, step: Step, run: str, entries: Entries) -> Prepared:
-        """A script among the shipped code; what it is told besides is an argument."""
+        """A script among the shipped code; the rest of its specification is an argument."""
         # The token is of this start: servers end by a file of that name, and not by an earlier start's.
         told = {"inputs": {name: dict(entry) for name, entry in entries.items()}, "token": uuid.uuid4().hex}
         settings = self.settings_of(step)

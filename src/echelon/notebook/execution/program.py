@@ -96,7 +96,7 @@ def sources_of(pipeline: Pipeline, step: Step, folder: PipelineFolder) -> Source
 def specification(
     pipeline: Pipeline, step: Step, folder: PipelineFolder, sources: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """All that a step's process is told; `sources` are the step and the entry of each variable."""
+    """All that a step's process must know; `sources` are the step and the entry of each variable."""
     notebook = pipeline.notebook.path.absolute()
     deferred = step.size.framework == "tensorflow" and step.size.workers > 1
     distributed = [each.size for each in pipeline.steps if each.size.workers > 1 or each.size.coordinated]

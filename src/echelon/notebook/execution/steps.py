@@ -15,7 +15,7 @@ from echelon.model.status import Status
 from echelon.model.step_names import run_name
 from echelon.notebook.analysis.pipeline import Pipeline
 from echelon.notebook.analysis.pipeline import Step as NotebookStep
-from echelon.notebook.execution.places import Files, Place, read_object
+from echelon.notebook.execution.places import Files, StepHost, read_object
 from echelon.notebook.execution.program import key_of, sources_of, specification
 from echelon.notebook.kept.cache import set_aside, take_over
 from echelon.notebook.kept.folder import (
@@ -28,7 +28,7 @@ from echelon.notebook.kept.folder import (
 )
 from echelon.notebook.kept.report import load_beside
 
-# What is told of a step and written down of it, too.
+# What stands in the events of the run and in the record of a step.
 _IN_BOTH = ("state", "run", "started", "ended", "reason", "hint", "exit_code", "cell", "line")
 
 
@@ -40,7 +40,7 @@ class NotebookSteps:
         pipeline: Pipeline,
         folder: PipelineFolder,
         record: PipelineRecord,
-        place: Place,
+        place: StepHost,
         options: PipelineOptions,
     ) -> None:
         self._steps = {step.name: step for step in pipeline.steps}

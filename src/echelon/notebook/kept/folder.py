@@ -1,5 +1,5 @@
-"""The folder of one pipeline run: what is in it, and what its executor has written down to go on by. How it
-stands, the events of its run tell.
+"""The folder of one pipeline run: what is in it, and what its executor has written down to
+continue by. How it stands, the events of its run say.
 
 ::
 
@@ -89,7 +89,7 @@ class PipelineRecord:
     graph: tuple[Node, ...] = ()  # of the notebook as it was then
     options: PipelineOptions = field(default_factory=PipelineOptions)
     todo: tuple[str, ...] = ()  # the steps that are run in this start; without any, all that are not done
-    missing: str = ""  # what of its results is not in its folder, and why
+    missing: str = ""  # the results that are not in its folder, and why
     schema: int = SCHEMA
 
 
@@ -210,7 +210,7 @@ def as_json(value: Any) -> Any:
 
 
 def write_record(folder: PipelineFolder, record: PipelineRecord, *, sync: bool = True) -> None:
-    """Replace the record of a pipeline run; its executor goes on by it, after a power cut too (`sync`)."""
+    """Replace the record of a pipeline run; its executor continues by it, after a power cut too (`sync`)."""
     content = msgspec.json.format(msgspec.json.encode(record), indent=1)
     replace_file(folder.path / "pipeline.json", content, sync=sync)
 

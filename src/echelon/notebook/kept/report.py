@@ -28,8 +28,8 @@ _PICTURES = ("image/png", "image/jpeg")
 
 @cache
 def load_beside() -> None:
-    """Begin to import nbconvert, for a caller that waits for something else: that takes longer than the rest
-    of what is done here.
+    """Begin to import nbconvert while the caller waits for something else: the import takes longer than the
+    report itself.
     """
     threading.Thread(target=_load, name="nbconvert", daemon=True).start()
 

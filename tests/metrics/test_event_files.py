@@ -1,5 +1,3 @@
-"""TensorBoard's files: what real writers wrote, what is still being written, and what is none."""
-
 from __future__ import annotations
 
 import struct
@@ -13,9 +11,7 @@ from hypothesis import strategies as st
 from tests.conftest import PATIENCE
 from tests.metrics.event_files import event, field, record, varint
 
-from echelon.metrics.event_files import EventFiles, find_event_files
-from echelon.metrics.records import EventFile, checksum
-from echelon.metrics.scalars import Scalar, scalars
+from echelon.metrics.event_files import EventFile, EventFiles, Scalar, checksum, find_event_files, scalars
 
 NAME = "events.out.tfevents.1.host"
 TORCH = """
