@@ -39,6 +39,7 @@ spec:
   runtimeRef: {name: torch-pypi, kind: TrainingRuntime}
   trainer:
     numNodes: 2
+    numProcPerNode: 2
     command: [torchrun, /opt/src/train.py]
 """
 SAID = [f"rank {rank} of 4 node {rank // 2} sum 10" for rank in range(4)]
@@ -54,7 +55,7 @@ def runtime(image: str) -> str:
     made = yaml.safe_load(textwrap.dedent(RUNTIME))
     made["kind"] = "TrainingRuntime"
     made["metadata"] = {"name": "torch-pypi", "labels": {"trainer.kubeflow.org/framework": "torch"}}
-    made["spec"]["mlPolicy"]["torch"]["numProcPerNode"] = 2
+    made["spec"]["mlPolicy"]["torch"] = {}  # processes are the job's: releases since 2.2 know no other place
     job = made["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["backoffLimit"] = 0
     container = {

@@ -63,7 +63,12 @@ def train_job(name: str, image: str, program: str, *, suspend: bool = False) -> 
         "spec": {
             "suspend": suspend,
             "runtimeRef": {"name": "tiny", "kind": "TrainingRuntime"},
-            "trainer": {"numNodes": 1, "image": image, "command": ["python3", "-c", program]},
+            "trainer": {
+                "numNodes": 1,
+                "numProcPerNode": 1,
+                "image": image,
+                "command": ["python3", "-c", program],
+            },
         },
     }
 
@@ -73,7 +78,7 @@ RUNTIME: Object = {
     "kind": "TrainingRuntime",
     "metadata": {"name": "tiny", "labels": {"trainer.kubeflow.org/framework": "torch"}},
     "spec": {
-        "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": 1}},
+        "mlPolicy": {"numNodes": 1, "torch": {}},
         "template": {
             "spec": {
                 "failurePolicy": {"maxRestarts": 1},

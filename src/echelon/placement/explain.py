@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from echelon.errors import Unplaceable
 from echelon.model.display import some_of
-from echelon.model.engine.cluster import Cluster, Gpu, Node, free_gpus, matches_type
+from echelon.model.engine.cluster import Cluster, Gpu, Node, free_gpus, matches_type, name_devices
 from echelon.model.resources import Resources, format_memory
 from echelon.model.world import World
 
@@ -24,6 +24,16 @@ def matching(need: Resources, gpus: Sequence[Gpu]) -> list[Gpu]:
 def all_nodes(cluster: Cluster) -> list[Node]:
     """Those that take workers, and those that will again."""
     return [*cluster.nodes, *(each.node for each in cluster.left_out if each.passing)]
+
+
+def _by_claims(cluster: Cluster) -> str:
+    """What a cluster without GPUs of its nodes has instead; "" for nothing."""
+    if not cluster.devices:
+        return ""
+    return (
+        f"there is {name_devices(cluster.devices)}, which pods get by resource claims (DRA): --gpus asks for "
+        "what a device plugin offers"
+    )
 
 
 def _total(world: World) -> tuple[int, float, float]:
@@ -51,7 +61,8 @@ def too_large(world: World, cluster: Cluster) -> Unplaceable:
     for group in world.groups:
         need = group.resources
         if need.gpu_type is not None and not matching(need, have):
-            there_is = f"there is {', '.join(models)}" if models else "leave it out: there is no GPU at all"
+            none = _by_claims(cluster) or "leave it out: there is no GPU at all"
+            there_is = f"there is {', '.join(models)}" if models else none
             return Unplaceable(
                 f"gpu_type {need.gpu_type!r}: {where} no such GPU", hint=joined(there_is, left_out)
             )
@@ -61,7 +72,7 @@ def too_large(world: World, cluster: Cluster) -> Unplaceable:
                     f"resource {name!r}: {where} none of it",
                     hint=joined("leave it out; GPUs are asked for with --gpus", left_out),
                 )
-    hint = joined("lower --gpus or --workers; `echelon top` shows the GPUs", left_out)
+    hint = joined(_by_claims(cluster) or "lower --gpus or --workers; `echelon top` shows the GPUs", left_out)
     types = [group.resources.gpu_type for group in world.groups if group.resources.gpu_type]
     for kind in dict.fromkeys(types):
         wanting = [group for group in world.groups if group.resources.gpu_type == kind]

@@ -12,6 +12,7 @@ from echelon.cli.printing.render import data, table
 from echelon.cli.printing.say import say, style
 from echelon.cli.printing.words import duration, state
 from echelon.model.display import some_of
+from echelon.model.engine.cluster import name_devices
 from echelon.model.resources import format_memory
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def cluster_usage(found: ClusterUsage, format_: str) -> None:
         say("nodes: unknown; you may not list them (`echelon doctor --on k8s` says what is missing)")
     else:
         say(_headline(found.nodes))
+        if found.devices:
+            say(f"by resource claims (DRA), which --gpus does not ask for: {name_devices(found.devices)}")
         say()
         _rows(
             ("NODE", "STATE", "MODEL", "GPUS", "USED", "FREE", "CPUS", "MEMORY", "USED BY"),

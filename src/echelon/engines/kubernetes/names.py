@@ -77,6 +77,9 @@ KUEUE_WORKLOADS = "workloads.v1beta2|v1beta1.kueue.x-k8s.io"
 KUEUE_FLAVORS = "resourceflavors.v1beta2|v1beta1.kueue.x-k8s.io"
 KUEUE_PRIORITIES = "workloadpriorityclasses.v1beta2|v1beta1.kueue.x-k8s.io"
 
+# Devices of DRA's drivers, which are in no node's allocatable resources.
+RESOURCE_SLICES = "resourceslices.v1|v1beta2.resource.k8s.io"
+
 # Kubeflow's own.
 REPLICATED_JOB = "training.kubeflow.org/job-name"
 REPLICA_TYPE = "training.kubeflow.org/replica-type"

@@ -219,6 +219,40 @@ class Flavor(Shape, frozen=True):
     spec: FlavorSpec = FlavorSpec()
 
 
+class DeviceAttribute(Shape, frozen=True):
+    """What a driver says of a device; numbers and versions are not read."""
+
+    string: str = ""
+
+
+class Device(Shape, frozen=True):
+    """A device that pods get by a resource claim."""
+
+    attributes: dict[str, DeviceAttribute] = {}
+
+
+class Pool(Shape, frozen=True):
+    """The devices of one driver that are published together; those of the highest generation count."""
+
+    name: str = ""
+    generation: int = 0
+
+
+class SliceSpec(Shape, frozen=True):
+    """Some devices of a pool; those of one node, where it is named."""
+
+    driver: str = ""
+    pool: Pool = Pool()
+    node_name: str = ""
+    devices: tuple[Device, ...] = ()
+
+
+class ResourceSlice(Shape, frozen=True):
+    """What a driver offers by resource claims (DRA)."""
+
+    spec: SliceSpec
+
+
 class Requirements(Shape, frozen=True):
     """Requests and limits of a container, or of a pod as a whole."""
 

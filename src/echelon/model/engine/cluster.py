@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import lru_cache
 
+from echelon.model.display import some_of
 from echelon.values import frozen
 
+_NAMED = 4  # nodes
 GPU_RESOURCE = "nvidia.com/gpu"  # what pods ask for where a cluster cannot be read
 
 
@@ -52,11 +54,24 @@ class LeftOut:
 
 
 @frozen
+class Devices:
+    """Devices of one model that a driver offers by resource claims (DRA), and not as a number of their nodes:
+    `--gpus` does not ask for them. Without `nodes` no single node has them.
+    """
+
+    driver: str
+    model: str
+    count: int
+    nodes: tuple[str, ...] = ()
+
+
+@frozen
 class Cluster:
     """A snapshot. `waiting` are the queued runs, in the order of admission.
 
     `known` is False where the user may not list nodes: the scheduler alone places a run. `here` means that
-    the one node is this machine. `gpu_resource` is what a pod asks for to get one of the GPUs."""
+    the one node is this machine. `gpu_resource` is what a pod asks for to get one of the GPUs. `devices` are
+    looked for where GPUs are wanted and no node has any."""
 
     nodes: tuple[Node, ...]
     waiting: tuple[str, ...] = ()
@@ -64,6 +79,16 @@ class Cluster:
     known: bool = True
     here: bool = True
     gpu_resource: str = GPU_RESOURCE
+    devices: tuple[Devices, ...] = ()
+
+
+def name_devices(devices: Iterable[Devices]) -> str:
+    """Devices by number, model, driver and nodes: `2 H100 of gpu.nvidia.com on node-a`."""
+    return ", ".join(
+        f"{each.count} {f'{each.model} of' if each.model else 'of'} {each.driver}"
+        + (f" on {some_of(each.nodes, _NAMED)}" if each.nodes else "")
+        for each in devices
+    )
 
 
 def free_gpus(node: Node) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from echelon.model.engine.cluster import Devices
 from echelon.model.engine.sample import GpuSample, RankSample, Samples
 from echelon.model.state import State
 from echelon.model.status import Status, WorkerState
@@ -110,12 +111,15 @@ class Holder:
 
 @frozen
 class ClusterUsage:
-    """A cluster at one moment; `nodes` is None where the user may not list them."""
+    """A cluster at one moment; `nodes` is None where the user may not list them. `devices` are those that are
+    no number of a node.
+    """
 
     namespace: str
     nodes: tuple[NodeUse, ...] | None
     runs: tuple[ClusterRun, ...]
     holders: tuple[Holder, ...] = ()
+    devices: tuple[Devices, ...] = ()
 
 
 @frozen

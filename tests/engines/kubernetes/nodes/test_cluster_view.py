@@ -197,6 +197,28 @@ def test_nodes_that_are_closed(
     cluster.kubectl.wait_for(lambda: inventory.look(api).left_out == (), "the node to be open again")
 
 
+def test_devices_that_a_driver_offers_by_claims_are_named(
+    own_cluster: Target, namespace: Kubectl, echelon: Echelon
+) -> None:
+    """A slice as a DRA driver publishes it; no driver is needed to list it."""
+    version = "resource.k8s.io/v1"
+    if version not in own_cluster.kubectl("api-versions").split():
+        pytest.skip(f"this Kubernetes does not serve {version}")
+    name = f"{namespace.namespace}.example.com"
+    device = {"name": "gpu-0", "attributes": {"productName": {"string": "Fast GPU"}}}
+    pool = {"name": "all", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": name, "pool": pool, "allNodes": True, "devices": [device]}
+    own_cluster.kubectl.create(
+        {"apiVersion": version, "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+    )
+    try:
+        assert f"1 Fast GPU of {name}" in echelon(namespace, "top").stdout
+        named = findings(echelon(namespace, "doctor", "-o", "json"))["devices"]
+        assert f"1 Fast GPU of {name}, by resource claims" in named["found"]
+    finally:
+        own_cluster.kubectl("delete", "resourceslice", name)
+
+
 # Few rights
 
 
@@ -209,7 +231,13 @@ def test_without_the_right_to_look_around_all_but_placement_works(
     namespace.create(asking(image("python"), "some", real_nodes[0], cpu="100m"))
     manifests.wait_phase(namespace, "some", "Running")
     usage = json.loads(echelon(ann, "top", "-o", "json").stdout)
-    assert usage == {"namespace": namespace.namespace, "nodes": None, "runs": [], "holders": []}
+    assert usage == {
+        "namespace": namespace.namespace,
+        "nodes": None,
+        "runs": [],
+        "holders": [],
+        "devices": [],
+    }
     assert "you may not list them" in echelon(ann, "top").stdout
     done = echelon(ann, "doctor", "-o", "json")
     assert done.returncode == 0, done.stdout

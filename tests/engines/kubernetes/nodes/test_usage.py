@@ -205,5 +205,5 @@ def test_json_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     as_json = json.loads(capsys.readouterr().out)
     cluster_usage(busy(), "yaml")
     assert yaml.safe_load(capsys.readouterr().out) == as_json
-    assert set(as_json) == {"namespace", "nodes", "runs", "holders"}
+    assert set(as_json) == {"namespace", "nodes", "runs", "holders", "devices"}
     assert as_json["nodes"][0]["users"] == {"fm": 1, "lab/jupyter": 2, "next": 1}

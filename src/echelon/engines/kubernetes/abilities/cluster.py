@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,6 +160,7 @@ class ClusterMeter:
         from echelon.engines.kubernetes.follow.evidence import find_over
         from echelon.engines.kubernetes.follow.listing import damaged_runs
         from echelon.engines.kubernetes.nodes import inventory
+        from echelon.engines.kubernetes.nodes.devices import look_for_devices
         from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
         from echelon.engines.kubernetes.nodes.usage import to_usage, with_damaged
 
@@ -166,6 +168,7 @@ class ClusterMeter:
         seen = inventory.see(api)
         over = find_over(api, leaders(seen, api.namespace))
         found = mark_idle(to_usage(seen, api.namespace), over)
+        found = replace(found, devices=look_for_devices(api))
         try:
             damaged = damaged_runs(api, lambda name: RunRef(engine="k8s", name=name))
         except Denied:

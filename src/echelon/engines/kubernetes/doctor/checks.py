@@ -17,6 +17,7 @@ from echelon.engines.kubernetes.doctor.addons import check_addons
 from echelon.engines.kubernetes.doctor.policies import check_policies
 from echelon.engines.kubernetes.doctor.rights import Need, check_rights, missing_verbs, to_manifests
 from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.nodes.devices import look_for_devices
 from echelon.errors import Denied, EchelonError, Unreachable
 from echelon.model.engine.finding import Finding
 
@@ -118,7 +119,8 @@ def _check_nodes(api: Api) -> Iterator[Finding]:
     nodes = seen.nodes
     cluster = None if nodes is None else inventory.to_cluster(nodes, seen.pods, seen.places, me=api.namespace)
     yield environment.check_nodes(cluster)
-    yield from environment.check_gpus(cluster, nodes or [], free_known=seen.all_namespaces)
+    devices = look_for_devices(api)
+    yield from environment.check_gpus(cluster, nodes or [], devices, free_known=seen.all_namespaces)
 
 
 def _check_policies(api: Api, namespace: dict[str, Any] | None) -> Finding:

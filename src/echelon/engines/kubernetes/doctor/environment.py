@@ -12,7 +12,7 @@ from echelon.engines.kubernetes.prerequisites.quotas import limits_filled_in
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.storage import DEFAULT_CLASS, is_default, shared_classes
 from echelon.model.display import some_of
-from echelon.model.engine.cluster import Cluster, Node, free_gpus
+from echelon.model.engine.cluster import Cluster, Devices, Node, free_gpus, name_devices
 from echelon.model.engine.finding import Finding
 from echelon.model.resources import format_memory
 
@@ -70,9 +70,13 @@ def check_nodes(cluster: Cluster | None) -> Finding:
 
 
 def check_gpus(
-    cluster: Cluster | None, nodes: Sequence[shapes.Node], *, free_known: bool
+    cluster: Cluster | None,
+    nodes: Sequence[shapes.Node],
+    devices: Sequence[Devices] = (),
+    *,
+    free_known: bool,
 ) -> Iterator[Finding]:
-    """GPUs, by model and node."""
+    """GPUs, by model and node; and devices of drivers, which may be GPUs and are asked for otherwise."""
     if cluster is None:
         yield Finding(
             level="degraded",
@@ -99,9 +103,12 @@ def check_gpus(
         yield Finding(
             level="degraded",
             what="GPUs",
-            found="no node that takes workers offers any",
+            found="no node that takes workers offers any" + (" as a resource" if devices else ""),
             fix="--gpus: install NVIDIA's GPU operator or device plugin; ranks run on the CPU",
         )
+    if devices:
+        found = f"{name_devices(devices)}, by resource claims (DRA), which --gpus does not ask for"
+        yield Finding(level="ok", what="devices", found=found)
 
 
 def _gpus_of(model: str, having: Sequence[Node], *, free_known: bool) -> Finding:
