@@ -132,7 +132,7 @@ def size_of(options: Options, text: str) -> Size:
     gpus = options.settings.gpus or 0
     if options.distribute is None:
         return Size(gpus=gpus)
-    workers = options.settings.workers or _WORKERS
+    workers = int(options.settings.workers or _WORKERS)  # a tag has one number
     if options.distribute == "parameter-server":
         servers = options.parameter_servers or 1
         return Size(
