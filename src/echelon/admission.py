@@ -183,6 +183,8 @@ def _with_what_fits(job: Job, cluster: Cluster, error: Unplaceable) -> Unplaceab
 
 
 def _fits_instead(job: Job, cluster: Cluster) -> str:
+    if job.least is not None:  # it has tried other sizes
+        return ""
     from echelon.placement.instead import fits_instead  # of most runs it is not asked
 
     return fits_instead(job, cluster)

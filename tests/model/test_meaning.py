@@ -126,8 +126,8 @@ def test_one_process_per_gpu_unless_said_otherwise() -> None:
     [
         (Settings(), "script", "give one of script, module, command"),
         (Settings(script="a", workers=0), "workers", "at least one"),
-        (Settings(script="a", workers="2"), "workers", "for example workers: 1"),  # type: ignore[arg-type]
-        (Settings(script="a", workers=True), "workers", "for example workers: 1"),
+        (Settings(script="a", workers="two"), "workers", "the fewest and the most workers, 2..8"),
+        (Settings(script="a", workers=True), "workers", "the fewest and the most workers, 2..8"),
         (Settings(script="a", memory="lots"), "memory", "16Gi"),
         (Settings(script="a", roles={"ps": RoleSettings(cpus="x")}), "role ps: cpus", "cores"),
         (Settings(script="a", roles={"ps": RoleSettings(gpus="x")}), "role ps: gpus", "for example"),  # type: ignore[arg-type]

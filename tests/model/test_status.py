@@ -308,3 +308,25 @@ def test_what_a_run_waits_for_is_what_its_first_step_does(told: list[tuple[str, 
         alone = apply(alone, event)
     assert fold(begun, events) == alone
     assert alone.reason == expected
+
+
+def resized(*members: int) -> Event:
+    return event("resized", workers=members)
+
+
+def test_those_that_take_part_count_their_ranks_anew() -> None:
+    so_far = [event("admitted"), *(event("worker-started", worker) for worker in (0, 1)), resized(0, 1)]
+    status = happen(*so_far, *running())
+    assert (status.state, status.members) == ("running", (0, 1))
+    assert [each.ranks for each in status.workers] == [(0,), (1,)]
+    status = happen(*so_far, *running(), event("restarting", restart=1, spared=1), resized(1))
+    assert [(each.ranks, each.state) for each in status.workers] == [((), "waiting"), ((0,), "starting")]
+    again = fold(status, [running(1)[1]])
+    assert (again.state, again.restarts_spared) == ("running", 1)
+    whole = fold(again, [event("restarting", restart=2, spared=2), resized(0, 1), *running(2)])
+    assert [each.ranks for each in whole.workers] == [(0,), (1,)]
+
+
+def test_all_ranks_have_notice_when_workers_have_joined() -> None:
+    joined = event("resizing", reason="worker 2 has joined", grace=10.0)
+    assert happen(*running(), joined).reason == "worker 2 has joined; all ranks have 10 s to end"

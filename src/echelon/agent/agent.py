@@ -72,7 +72,7 @@ class Agent:
         # it.
         guess = failures - 1 if worker == 0 or not self._in_pod else -1
         self._member = Member(self._loop, task, place, self._sink, last_started=guess)
-        self._member.spared = spared if worker == 0 else 0
+        self._member.spared = spared if worker == 0 or task.elastic else 0
         self._setup = Setup(
             self._loop, task, place, self._sink, self._member.ranks, first=worker == 0 and replaced == 0
         )
@@ -339,7 +339,8 @@ class Agent:
             assert self._to_leader is not None
             self._shutdown().hold_alone(self._to_leader.verdict)
         elif not self._member.leaving and (
-            self._member.last_started - (self._task.restarts and self._member.spared) >= self._task.restarts
+            self._member.last_started - (self._member.spared if self._task.spares else 0)
+            >= self._task.restarts
         ):
             self._end_alone(
                 "worker 0 was lost, and no restart is left", "the others lost their connection to it"

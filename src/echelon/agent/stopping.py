@@ -20,6 +20,7 @@ SIGNALS = (INTERRUPT, TERMINATE, KILL)
 GIVING_AT_END = 600.0  # seconds that the end of a run waits at most until its checkpoints have been given
 LEAVE = "leave"  # a worker was told to leave: its pod is preempted, evicted, drained or deleted
 STOP, TIMEOUT = "stop", "timeout"  # the run was stopped; its time limit has passed
+RESIZE = "resize"  # workers have joined: all start again with more
 FAILURE, DONE = "failure", "done"  # another rank or worker has failed; the run has succeeded without this one
 
 

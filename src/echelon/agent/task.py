@@ -12,7 +12,7 @@ import os
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any, Iterator
+    from typing import Any, Collection, Iterable, Iterator
 
 SCHEMA = 3  # 1: no variables and files of a launch; 2: no rendezvous, no ranks that a launcher starts
 VERSION = "0.1.0"  # the package's, which the agent cannot import
@@ -39,14 +39,25 @@ class TaskRefused(ValueError):
 
 
 class Place:
-    """Where one worker stands in the run: its number, its role and its ranks."""
+    """Where one worker stands in a generation: its number, its role and its ranks.
 
-    __slots__ = ("essential", "first_rank", "group", "index", "procs", "role", "worker")
+    `worker` is the number of its seat, which stays; `member` counts those that are there."""
+
+    __slots__ = ("essential", "first_rank", "group", "index", "member", "procs", "role", "worker")
 
     def __init__(
-        self, worker: int, group: int, role: str, index: int, first_rank: int, procs: int, essential: bool
+        self,
+        worker: int,
+        member: int,
+        group: int,
+        role: str,
+        index: int,
+        first_rank: int,
+        procs: int,
+        essential: bool,
     ) -> None:
         self.worker = worker
+        self.member = member
         self.group = group
         self.role = role
         self.index = index
@@ -108,6 +119,26 @@ class Task:
         self.checkpoints: str = raw.get("checkpoints") or ""
         self.fresh: bool = raw.get("fresh", False)  # its results must not be mixed with what is there
         self.places: list[Place] = list(_places(self.groups))
+        # The fewest workers with which the run goes on; seconds after a start in which none are added.
+        self.least: int = raw.get("least") or len(self.places)
+        self.settle: float = raw.get("settle") or 120.0
+        self.elastic = self.least < len(self.places)
+
+    def of(self, workers: Collection[int]) -> Task:
+        """The same run with these of its workers alone: members and ranks are counted in their order."""
+        if len(workers) == len(self.places):
+            return self
+        made = Task.__new__(Task)
+        made.__dict__.update(self.__dict__)
+        made.places = list(_numbered(self.places[worker] for worker in sorted(workers)))
+        return made
+
+    @property
+    def spares(self) -> bool:
+        """Whether the run goes on without counting a restart when a worker is told to leave. A run of fixed
+        size that may not be restarted ends then.
+        """
+        return self.elastic or self.restarts > 0
 
     def secret(self) -> bytes:
         """Read the run's own secret."""
@@ -122,7 +153,7 @@ class Task:
 
     def leaves_for_good(self, worker: int) -> bool:
         """Whether a worker that is told to leave needs no other in its place: the run is over."""
-        return self.restarts == 0 and self.may_fail_alone(worker)
+        return not self.spares and self.may_fail_alone(worker)
 
     def ranks(self) -> int:
         """How many ranks the run has."""
@@ -147,17 +178,25 @@ def _check_schema(raw: dict[str, Any]) -> None:
 
 
 def _places(groups: list[dict[str, Any]]) -> Iterator[Place]:
-    worker = rank = 0
+    seats = (
+        Place(0, 0, number, group["role"], 0, 0, group["procs"], group.get("essential", True))
+        for number, group in enumerate(groups)
+        for _ in range(group["workers"])
+    )
+    for place in _numbered(seats):
+        place.worker = place.member
+        yield place
+
+
+def _numbered(places: Iterable[Place]) -> Iterator[Place]:
+    """The same seats, each with its number among them, among those of its role, and with its first rank."""
+    rank = 0
     seen: dict[str, int] = {}
-    for number, group in enumerate(groups):
-        for _ in range(group["workers"]):
-            index = seen.get(group["role"], 0)
-            yield Place(
-                worker, number, group["role"], index, rank, group["procs"], group.get("essential", True)
-            )
-            seen[group["role"]] = index + 1
-            worker += 1
-            rank += group["procs"]
+    for member, seat in enumerate(places):
+        index = seen.get(seat.role, 0)
+        yield Place(seat.worker, member, seat.group, seat.role, index, rank, seat.procs, seat.essential)
+        seen[seat.role] = index + 1
+        rank += seat.procs
 
 
 def write_atomically(path: str, content: bytes) -> None:

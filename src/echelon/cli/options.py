@@ -43,7 +43,7 @@ GROUPS = (
     Group(
         "How many",
         ("workers", "procs", "gpus", "total_gpus", "cpus", "memory"),
-        ("gpu_type", "shares", "resource", "roles"),
+        ("gpu_type", "shares", "settle", "resource", "roles"),
     ),
     Group(
         "Where and when",

@@ -15,6 +15,7 @@ from echelon.model.job import Job
 from echelon.model.meaning import JOB_FIELDS
 from echelon.model.plan import Plan
 from echelon.model.run import Record
+from echelon.model.world import sizes
 
 HEARTBEAT = 1.0
 LOST_AFTER = 10.0
@@ -96,6 +97,7 @@ def make_task(
         "secret": secret,
         "leader": {"host": leader[0], "port": leader[1]},
         **_of_agents(job),
+        **({"least": fewest[0]} if (fewest := sizes(plan.world)) is not None else {}),
         **({"earlier": job.earlier} if job.earlier else {}),
         **({} if grace is None else {"grace": grace}),
         "join_timeout": join_timeout,

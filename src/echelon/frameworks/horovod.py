@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelon.frameworks.training import ROLES, training
+from echelon.frameworks.training import ROLES, ranks_of, training
 from echelon.model.plan import Launch
 from echelon.model.world import World, rank_count
 
@@ -27,7 +27,7 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
         "HOROVOD_GLOO_RENDEZVOUS_PORT": "{port:0}",
         "HOROVOD_GLOO_IFACE": "{interface}",
         "HOROVOD_RANK": "{rank}",
-        "HOROVOD_SIZE": str(ranks),
+        "HOROVOD_SIZE": ranks_of(training(world)),
     }
     if here.resources.gpus:
         wiring |= {

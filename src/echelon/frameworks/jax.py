@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from echelon.frameworks.torch import launch_ranks
-from echelon.frameworks.training import ROLES, training
+from echelon.frameworks.training import ROLES, ranks_of, training
 from echelon.model.plan import Launch
-from echelon.model.world import Group, World, rank_count
+from echelon.model.world import Group, World
 
 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
@@ -26,7 +26,7 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
     here, base = world.groups[group], launch_ranks(argv, world, group)
     if here.role not in ROLES:
         return base
-    ranks = str(rank_count(training(world)))
+    ranks = ranks_of(training(world))
     wiring = {
         "JAX_COORDINATOR_ADDRESS": "{endpoint:0}",
         "JAX_NUM_PROCESSES": ranks,

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise, takewhile
 from pathlib import PurePath
 
-from echelon.frameworks.training import ROLES, training
+from echelon.frameworks.training import ROLES, ranks_of, training, workers_of
 from echelon.model.plan import Launch
-from echelon.model.world import World, rank_count, worker_count
+from echelon.model.world import World, rank_count
 
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _CALL = re.compile(
@@ -29,7 +29,7 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
     if not calls_torchrun(argv) or world.groups[group].role not in ROLES:
         return launch_ranks(argv, world, group)
     wiring = {
-        "PET_NNODES": str(worker_count(training(world))),
+        "PET_NNODES": workers_of(training(world)),
         "PET_NPROC_PER_NODE": str(world.groups[group].procs),
         "PET_NODE_RANK": "{worker}",
         "PET_MASTER_ADDR": "{address:0}",
@@ -48,7 +48,7 @@ def launch_ranks(argv: Sequence[str], world: World, group: int) -> Launch:
         "MASTER_ADDR": "{address:0}",
         "MASTER_PORT": "{port:0}",
         "RANK": "{rank}",
-        "WORLD_SIZE": str(ranks),
+        "WORLD_SIZE": ranks_of(training(world)),
         "TORCHELASTIC_ERROR_FILE": "{error_file}",
     }
     if here.resources.gpus:  # each worker sees its own devices, and counts them from 0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelon.frameworks.training import training
+from echelon.frameworks.training import ranks_of, training, workers_of
 from echelon.model.plan import Launch
-from echelon.model.world import World, rank_count, worker_count
+from echelon.model.world import World
 
 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
@@ -22,11 +22,11 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
         "MASTER_ADDR": "{address:0}",
         "MASTER_PORT": "{port:0}",
         "RANK": "{worker}",
-        "WORLD_SIZE": str(rank_count(trained)),
+        "WORLD_SIZE": ranks_of(trained),
         "PET_MASTER_ADDR": "{address:0}",
         "PET_MASTER_PORT": "{port:0}",
         "PET_NODE_RANK": "{worker}",
-        "PET_NNODES": str(worker_count(trained)),
+        "PET_NNODES": workers_of(trained),
         "PET_NPROC_PER_NODE": str(here.procs),
         "PET_RDZV_ENDPOINT": "{address:0}:{port:0}",
         "TORCHELASTIC_ERROR_FILE": "{error_file}",

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from echelon.frameworks.torch import launch_ranks
-from echelon.frameworks.training import ROLES, training
+from echelon.frameworks.training import ROLES, ranks_of, training
 from echelon.model.plan import Launch
-from echelon.model.world import World, rank_count
+from echelon.model.world import World
 
 
 def launch(argv: Sequence[str], world: World, group: int) -> Launch:
@@ -24,6 +24,6 @@ def launch(argv: Sequence[str], world: World, group: int) -> Launch:
         "DMLC_TRACKER_URI": "{address:0}",
         "DMLC_TRACKER_PORT": "{port:0}",
         "DMLC_TASK_ID": "{rank}",
-        "DMLC_NUM_WORKER": str(rank_count(training(world))),
+        "DMLC_NUM_WORKER": ranks_of(training(world)),
     }
     return replace(base, wiring={**base.wiring, **wiring})

@@ -20,6 +20,8 @@ Kind = Literal[
     "worker-running",  # the worker's ranks run
     "rank-ended",  # one rank ended; `exit_code` or `signal`
     "notice",  # `worker` was told to leave, for `reason`: all ranks have got SIGTERM, and `grace` seconds
+    "resizing",  # workers have joined, as `reason` says: all ranks have got SIGTERM, and `grace` seconds
+    "resized",  # `workers` take part from this start on; `reason` is what has changed
     "worker-ended",  # the agent ended as it should
     "worker-lost",  # the agent ended as it should not, or does not respond
     "failed",  # `cause` ended a generation
@@ -55,6 +57,7 @@ CauseKind = Literal[
     "worker-evicted",  # the cluster took a worker away that was well: `disruption` says how
     "worker-absent",  # a worker did not come in time
     "stuck",  # for the time of --stall no rank printed or computed, or some waited for others
+    "resized",  # nothing has failed: workers have joined
     "given-up",  # what the run waits for will not come
     "run-lost",  # the run ended, and nothing is left that says how
 ]
@@ -136,7 +139,7 @@ class Event:
     trouble: str | None = None
     places: tuple[str, ...] | None = None  # of `still`: where ranks are, those first that are waited for
     manifests: tuple[Manifest, ...] | None = None  # of what the worker holds, or, at the end, all workers do
-    workers: tuple[int, ...] | None = None  # of `keeping`
+    workers: tuple[int, ...] | None = None  # of `keeping` and `resized`
     left_out: tuple[tuple[str, str], ...] | None = None  # of `worker-kept`: what cannot be copied, and why
     only: Literal["checkpoints"] | None = None  # of `worker-kept`: the worker was lost, with all but these
     # Of `worker-kept`, what it wrote to safe checkpoints: the version of its part, the mark of all parts, and

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from echelon.errors import InvalidJob
+from echelon.model.elastic import parse_workers
 from echelon.model.job import Secret
 from echelon.model.pods import pod
 from echelon.model.resources import (
@@ -125,6 +126,7 @@ def _mount_in_words(mount: pod.Mount) -> str:
 AS_IT_IS = Form(read=lambda _name, value: value)
 SWITCH = Form(read=lambda _name, value: bool(value))
 NUMBER = Form(read=_whole_number)
+WORKERS = Form(read=lambda name, value: parse_workers(name, value)[1])
 AT_MOST = Form(read=_whole_number, words=lambda number: f"up to {number}")
 COUNTS = Form(
     read=lambda name, counts: {key: _whole_number(f"{name} {key}", each) for key, each in counts.items()},

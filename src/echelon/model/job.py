@@ -61,7 +61,8 @@ class Secret:
 class Job:
     """A script, a module or a command, how many workers run it, and what they need.
 
-    Where the shape is open, `workers`, and the GPUs, CPUs and memory in `resources`, are not decided yet."""
+    Where the shape is open, `workers`, and the GPUs, CPUs and memory in `resources`, are not decided yet.
+    With `least`, the number of workers changes while the run goes on, and `workers` are the most."""
 
     name: str
     script: str | None = None
@@ -69,6 +70,8 @@ class Job:
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     workers: int = 1
+    least: int | None = None
+    settle: float | None = None  # seconds after a start in which no workers are added
     procs: int = 1
     resources: Resources = field(default_factory=Resources)
     shape: OpenShape | None = None
@@ -155,9 +158,11 @@ def asks_for_any(job: Job) -> bool:
 
 
 def workers_asked(job: Job) -> int:
-    """How many workers a job names, before it has a plan; at least, if only its GPUs are given."""
+    """How many workers a job names, before it has a plan; at least, if it gives a range, or only its GPUs."""
     shape = job.shape
-    workers = job.workers if shape is None else shape.workers or shape.least // (shape.gpus or shape.least)
+    workers = job.least or job.workers
+    if shape is not None:
+        workers = shape.workers or shape.least // (shape.gpus or shape.least)
     return workers + sum(role.workers for role in job.roles)
 
 
@@ -170,8 +175,8 @@ def ranks_asked(job: Job) -> int:
 
 
 def gpus_asked(job: Job) -> int:
-    """How many GPUs a job names, before it has a plan."""
-    workers = job.workers * job.resources.gpus if job.shape is None else job.shape.least
+    """How many GPUs a job names, before it has a plan; at least, if it gives a range."""
+    workers = (job.least or job.workers) * job.resources.gpus if job.shape is None else job.shape.least
     return workers + sum(role.workers * role.resources.gpus for role in job.roles)
 
 

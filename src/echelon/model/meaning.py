@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from echelon.errors import InvalidJob
+from echelon.model.elastic import check_elastic, parse_workers, range_of
 from echelon.model.forms import Form
 from echelon.model.job import Job, Role, validate
 from echelon.model.open_shape import OpenShape, parse_open_shape
@@ -68,7 +69,7 @@ def to_job(settings: Settings, *, name: str) -> Job:
         settings.total_gpus,
         shares=settings.shares,
         gpus=settings.gpus,
-        workers=settings.workers,
+        workers=given[""].get("workers"),
         per_worker={"cpus": settings.cpus, "memory": settings.memory},
         per_gpu=per_gpu,
         rank_per_gpu=settings.procs is None,
@@ -89,17 +90,20 @@ def to_job(settings: Settings, *, name: str) -> Job:
         "ttl": _usual_ttl(detached=detached, secrets=bool(settings.secret)),
         "linger": keep if keep is not None and keeper is None and (keep or size == 0) else pod.LINGER,
     }
+    least, most = parse_workers("workers", 1 if settings.workers is None else settings.workers)
     options = pod.PodOptions(**{**usual, **given["pod"]}, keeper=keeper)
     pod.parse_job_kind(options.job_kind, queue=options.queue)
     job = Job(
         **{"procs": max(1, resources.gpus), **given[""]},
         name=settings.name if settings.name is not None else name,
+        least=least if least < most else None,
         resources=resources,
         shape=shape,
         roles=roles,
         pod=options,
     )
     validate(job)
+    check_elastic(job)
     return job
 
 
@@ -123,6 +127,8 @@ def to_settings(job: Job) -> Settings:
         found |= _write_shape(job.shape)
     if job.roles:
         found["roles"] = {role.name: _write_role(role, job.resources) for role in job.roles}
+    if job.least is not None:
+        found["workers"] = range_of(job)
     found |= _write_keeper(job)
     usual_ttl = _usual_ttl(detached=found.get("detach", False), secrets=bool(job.secrets))
     found["ttl"] = None if job.pod.ttl == usual_ttl else write_duration(job.pod.ttl)
@@ -165,6 +171,9 @@ def _role(name: str, written: RoleSettings, default: Resources) -> Role:
     worker needs.
     """
     given = _read(written, f"role {name}: ")
+    least, most = parse_workers(f"role {name}: workers", written.workers or 0)
+    if least != most:
+        raise InvalidJob(f"role {name}: workers", written.workers, "is a range", hint="give one number")
     gpus = given["resources"].get("gpus", 0 if name in _ON_CPUS else default.gpus)
     usual = {"gpus": gpus, "cpus": default.cpus, "memory": default.memory}
     of_gpus = {"gpu_type": default.gpu_type, "other": default.other} if gpus else {}

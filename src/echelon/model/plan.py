@@ -17,6 +17,7 @@ class Launch:
 
     In `argv` and `env` only `{output}` and `{run}` are filled in, in `argv` also `{file:NAME}`. In `wiring`,
     the placeholders are: `{rank}`, `{local_rank}`, `{worker}`, `{index}` (among the ranks of the role),
+    `{ranks}` and `{workers}` (how many there are in this generation),
     `{address:N}` and `{port:N}` (of rank N), `{endpoint:N}` (both, as "address:port"), `{members:ROLE}` (a
     JSON list of "address:port" of all ranks of a role), `{file:NAME}` (the path of a file), and, of the first
     N ranks: `{machine:N}` (the number of the rank's machine), `{ranks_here:N}` (how many are on it),

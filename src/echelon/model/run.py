@@ -128,6 +128,7 @@ def opening_status(record: Record) -> Status:
         created=record.created,
         restarts_allowed=record.job.restarts,
         workers=workers,
+        sizes=_sizes(record),
         results=_whereabouts(record),
         step_word="step" if program is None else program.step_word,
         objective=None if program is None else program.objective,
@@ -158,9 +159,35 @@ def describe_command(job: Job) -> str:
     return " ".join([*words, *job.args])
 
 
+def _sizes(record: Record) -> tuple[int, int] | None:
+    """The fewest and the most workers of a run whose number of workers changes."""
+    least = record.job.least
+    return None if least is None else (least, record.job.workers)
+
+
+def _workers(record: Record, status: Status) -> int:
+    """How many workers take part, or, before they do, how many the run asks for or has a place for."""
+    if status.members is not None:
+        return len(status.members)
+    if record.plan is None:
+        return workers_asked(record.job)
+    if record.job.least is not None:
+        return sum(bool(seat.node) for seat in record.plan.placement.seats)
+    return worker_count(record.plan.world)
+
+
+def _gpus(record: Record) -> int:
+    """How many GPUs it has, or asks for."""
+    if record.plan is None:
+        return gpus_asked(record.job)
+    if record.job.least is not None:
+        return sum(len(seat.gpus) for seat in record.plan.placement.seats)
+    return gpu_count(record.plan.world)
+
+
 def summarise(record: Record, status: Status) -> RunSummary:
     """The row that lists a run among others."""
-    job, plan = record.job, record.plan
+    job = record.job
     went_without = bool(status.not_downloaded) and status.state == "succeeded"
     return RunSummary(
         name=record.ref.name,
@@ -168,8 +195,9 @@ def summarise(record: Record, status: Status) -> RunSummary:
         state=status.state,
         created=record.created,
         ended=status.ended,
-        workers=workers_asked(job) if plan is None else worker_count(plan.world),
-        gpus=gpus_asked(job) if plan is None else gpu_count(plan.world),
+        workers=_workers(record, status),
+        sizes=_sizes(record),
+        gpus=_gpus(record),
         command=cut(describe_command(job)),
         reason=status.reason or (WITHOUT_INITIALIZERS if went_without else None),
         trouble=status.trouble,

@@ -153,7 +153,19 @@ class Settings:
     sweep: SweepSettings | None = _setting(
         "with `echelon sweep -f FILE`: the parameters, and how many trials", flag=False, one_run=True
     )
-    workers: int | None = _setting("how many workers (default 1)", forms.NUMBER, short="-n", line=False)
+    workers: Text | None = _setting(
+        "how many workers (default 1); 2..8: as many as there is room for, which changes while it runs",
+        forms.WORKERS,
+        short="-n",
+        metavar="N[..M]",
+        line=False,
+    )
+    settle: Text | None = _setting(
+        "with a range of workers: none are added sooner after a start (default 2m)",
+        forms.TIME,
+        metavar="TIME",
+        agent=True,
+    )
     procs: int | None = _setting("ranks per worker (default: one per GPU, else 1)", forms.NUMBER, line=False)
     gpus: int | None = _setting(
         "GPUs per worker", forms.NUMBER, of="resources.gpus", line=False, server="GPUs"

@@ -80,6 +80,8 @@ class Status:
     restarts_allowed: int = 0
     restarts_spared: int = 0  # of the restarts, those that do not count: a worker was told to leave
     workers: tuple[WorkerStatus, ...] = ()
+    sizes: tuple[int, int] | None = None  # the fewest and the most workers, where their number changes
+    members: tuple[int, ...] | None = None  # and the workers that take part since the last start
     root_cause: RootCause | None = None
     exit_code: int | None = None
     results: str | None = None
@@ -126,6 +128,7 @@ class RunSummary:
     created: float
     ended: float | None = None
     workers: int = 1
+    sizes: tuple[int, int] | None = None  # the fewest and the most workers, where their number changes
     gpus: int = 0
     command: str = ""
     reason: str | None = None
@@ -214,10 +217,17 @@ class _Draft:
         self.agents_since = status.agents_since
         self.trained_first = status.trained_first
         self.training_since = status.training_since
+        self.members = status.members
         self.steps = {step.name: step for step in status.steps}
         self.waiting = {step.name for step in status.steps if _waits(step)}
         self.step_word = status.step_word
         self.workers = {worker.worker: _WorkerDraft(worker) for worker in status.workers}
+
+    def taking_part(self) -> Iterable[_WorkerDraft]:
+        """Those workers that take part."""
+        if self.members is None:
+            return self.workers.values()
+        return [self.workers[each] for each in self.members if each in self.workers]
 
     def changed(self) -> dict[str, Any]:
         """What the status has become."""
@@ -230,11 +240,12 @@ class _Draft:
 class _WorkerDraft:
     """The same of a worker."""
 
-    __slots__ = ("before", "node", "pid", "rank_pids", "reason", "state")
+    __slots__ = ("before", "node", "pid", "rank_pids", "ranks", "reason", "state")
 
     def __init__(self, before: WorkerStatus) -> None:
         self.before = before
         self.state: WorkerState = before.state
+        self.ranks = before.ranks
         self.node, self.pid, self.rank_pids, self.reason = (
             before.node,
             before.pid,
@@ -246,6 +257,7 @@ class _WorkerDraft:
         return replace(
             self.before,
             state=self.state,
+            ranks=self.ranks,
             node=self.node,
             pid=self.pid,
             rank_pids=self.rank_pids,
@@ -290,16 +302,17 @@ def _apply(status: _Draft, event: Event) -> None:
             status.reason = event.reason or status.reason
             status.held_until = event.until or status.held_until
         case "worker-running" if status.state != "stopping":
-            if all(worker.state in ("running", "done") for worker in status.workers.values()):
+            if all(worker.state in ("running", "done") for worker in status.taking_part()):
                 status.state = "running"
             status.reason = None
             status.restarts = max(status.restarts, event.restart or 0)
-        case "notice" | "still" | "moving" if status.state == "running":
-            status.reason = describe_notice(event) if event.kind == "notice" else event.reason
+        case "notice" | "resizing" | "still" | "moving" if status.state == "running":
+            told = event.kind in ("notice", "resizing")
+            status.reason = describe_notice(event) if told else event.reason
         case "failed":
             status.root_cause = event.cause
             status.reason = event.cause.summary if event.cause else event.reason
-        case "restarting" | "gave-way":
+        case "restarting" | "gave-way" | "resized":
             _set_back(status, event)
         case "stopping":
             status.state, status.reason = "stopping", event.reason
@@ -311,13 +324,32 @@ def _apply(status: _Draft, event: Event) -> None:
 
 
 def describe_notice(event: Event) -> str:
-    """What a notice says: who leaves, and how long all ranks have."""
+    """What a notice says: who leaves, or has joined, and how long all ranks have."""
     time = f"; all ranks have {event.grace:g} s to end" if event.grace is not None else ""
-    return f"worker {event.worker} must leave: {event.reason}{time}"
+    who = "" if event.worker is None else f"worker {event.worker} must leave: "
+    return f"{who}{event.reason}{time}"
+
+
+def _resize(status: _Draft, members: tuple[int, ...]) -> None:
+    """These workers take part, and count their ranks in the order of their numbers."""
+    procs = max((len(worker.ranks) for worker in status.workers.values()), default=0)
+    status.members = members
+    for worker in status.workers.values():
+        at = members.index(worker.before.worker) if worker.before.worker in members else None
+        worker.ranks = () if at is None else tuple(range(at * procs, (at + 1) * procs))
+        if at is None:
+            worker.rank_pids = {}
+            worker.state = worker.state if worker.state == "lost" else "waiting"
 
 
 def _set_back(status: _Draft, event: Event) -> None:
-    """All workers start again, or, if the gang gave way before it was whole, wait to be started."""
+    """All workers start again, or, if the gang gave way before it was whole, wait to be started; or others
+    than before take part.
+    """
+    if event.kind == "resized":
+        if event.workers:
+            _resize(status, event.workers)
+        return
     gave_way = event.kind == "gave-way"
     for worker in status.workers.values():
         if worker.state != "lost" or gave_way:
@@ -332,7 +364,7 @@ def _set_back(status: _Draft, event: Event) -> None:
 
 def _note_moment(status: _Draft, event: Event) -> None:
     if event.kind == "worker-started":
-        if all(worker.state != "waiting" for worker in status.workers.values()):
+        if all(worker.state != "waiting" for worker in status.taking_part()):
             status.agents_since = event.at
     elif event.kind == "restarting":
         status.training_since = None

@@ -14,10 +14,13 @@ from echelon.values import frozen
 
 @frozen
 class Group:
-    """Equal workers. The run is over when the ranks of all essential groups have ended."""
+    """Equal workers. The run is over when the ranks of all essential groups have ended. With `least`, their
+    number changes, and `workers` are the most.
+    """
 
     role: str = "worker"
     workers: int
+    least: int | None = None
     procs: int
     resources: Resources = field(default_factory=Resources)
     essential: bool = True
@@ -55,6 +58,12 @@ def members(world: World) -> Iterator[Member]:
             seen[group.role] = index + 1
             worker += 1
             rank += group.procs
+
+
+def sizes(world: World) -> tuple[int, int] | None:
+    """The fewest and the most workers of a world whose number of workers changes."""
+    changing = [group for group in world.groups if group.least is not None]
+    return (changing[0].least or 1, changing[0].workers) if changing else None
 
 
 def worker_count(world: World) -> int:

@@ -22,6 +22,7 @@ from echelon.errors import CannotShip, InvalidJob
 from echelon.frameworks.detect import detect
 from echelon.frameworks.torch import calls_torchrun, find_alone
 from echelon.home_folder import expanded
+from echelon.model.elastic import range_of
 from echelon.model.engine.traits import Traits
 from echelon.model.forms import split_command
 from echelon.model.job import FUNCTIONS, NAME_LENGTH, ROLES, Job, is_unicode, ranks_asked, suggest_name
@@ -113,6 +114,7 @@ def prepare(settings: Settings, surroundings: Surroundings, traits: Traits) -> P
     _check_crowd(job, settings, surroundings, traits)
     _check_shares(job)
     _check_torchrun(job)
+    _check_elastic(job, traits)
     if not job.command and not traits.remote:
         job = replace(job, python=settle_python(job.python, surroundings, check="PATH" not in job.env))
     if not is_unicode(str(folder)):
@@ -203,6 +205,7 @@ def _prepare_written(
         job = replace(job, framework=find_framework())
     job = _settle_ranks(job, settings)
     _check_crowd(job, settings, surroundings, traits)
+    _check_elastic(job, traits)
     files = {f"{FUNCTIONS}/{script.name}.py": script.text.encode()}
     files.update({f"{FUNCTIONS}/{name}": content for name, content in script.files.items()})
     if job.snapshot and script.project is not None:
@@ -265,12 +268,27 @@ def _check_torchrun(job: Job) -> None:
     """
     if job.workers == 1 or job.roles or job.shape is not None or not calls_torchrun(words_of(job)):
         return
-    found = find_alone((*job.command, *job.args), job.workers)
+    found = find_alone((*job.command, *job.args), 0 if job.least is not None else job.workers)
     if found is not None:
         hint = (
             "leave it out, and --nnodes, --node_rank, --master_addr and --master_port too: echelon sets them"
         )
-        raise InvalidJob("torchrun", found, f"is wrong on {job.workers} workers", hint=hint)
+        raise InvalidJob("torchrun", found, f"is wrong on {range_of(job)} workers", hint=hint)
+
+
+def _check_elastic(job: Job, traits: Traits) -> None:
+    """Where the number of workers cannot change."""
+    if job.least is None:
+        return
+    one = f"give one number, as in -n {job.workers}"
+    if not traits.elastic:
+        hint = f"{one}; on this machine, without --on, a range is possible"
+        raise InvalidJob(
+            "workers", range_of(job), f"is a range, and {traits.place} cannot do that yet", hint=hint
+        )
+    if job.framework == "mpi" or job.starts_ranks:
+        hint = f"{one}; or start the ranks without mpirun"
+        raise InvalidJob("workers", range_of(job), "is a range, and mpirun starts a fixed number", hint=hint)
 
 
 def _check_replace(settings: Settings) -> None:

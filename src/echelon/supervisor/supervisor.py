@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from echelon.agent import stopping
 from echelon.agent import task as agent_task
@@ -30,10 +30,15 @@ from echelon.engines import durable
 from echelon.engines.local import agents
 from echelon.engines.local.folder import rundir
 from echelon.engines.local.folder.rundir import RunDir
+from echelon.errors import EchelonError
 from echelon.supervisor import ends
 from echelon.supervisor.ends import Event
 
+if TYPE_CHECKING:
+    from echelon.supervisor.seats import Seats
+
 LOOK = 0.1  # seconds between two looks for a request to stop
+LOOK_FOR_SEATS = 2.0  # the same for room for more workers, where their number changes
 
 
 class _Worker:
@@ -50,7 +55,9 @@ class _Worker:
 
 
 class Supervisor:
-    """Looks after the agents of one run until it is over."""
+    """Looks after the agents of one run until it is over. Of a run whose number of workers changes, those of
+    seats that are filled (`seats.py`).
+    """
 
     def __init__(self, folder: RunDir, task: dict[str, Any], loop: Loop, terminal: int | None = None) -> None:
         """`terminal` leads to the user's terminal: for a single rank, whichever agent starts it."""
@@ -70,6 +77,13 @@ class Supervisor:
         self._workers = [
             _Worker(number) for number in range(sum(group["workers"] for group in task["groups"]))
         ]
+        self._filled: set[int] = set(task.get("filled", range(len(self._workers))))
+        self._seats: Seats | None = None
+        if "least" in task:
+            from echelon.supervisor.seats import Seats  # most runs have a fixed size
+
+            self._seats = Seats(folder)
+        self._spared = 0  # restarts so far that do not count, as the leader has told
         allow_descriptors(len(self._workers))
         self._verdict: Event | None = None
         self._stop_reason: str | None = None
@@ -90,6 +104,8 @@ class Supervisor:
         self._start_all()
         self._look_for_stop()
         self._look_for_silence()
+        if self._seats is not None:
+            self._loop.call_later(LOOK_FOR_SEATS, self._look_for_seats)
         self._loop.run()
         kill_below(os.getpid(), self._collect)
         return self._final()
@@ -97,20 +113,21 @@ class Supervisor:
     # Agents
 
     def _start_all(self) -> None:
+        first = [self._workers[number] for number in sorted(self._filled)]
         if adopt_orphans():
-            self._start_together()
-        for worker in self._workers:
+            self._start_together(first)
+        for worker in first:
             if worker.process is None:
                 self._start(worker)
 
-    def _start_together(self) -> None:
-        pairs = [socket.socketpair() for _ in self._workers]
-        orders = [self._order(*pair) for pair in zip(self._workers, (end for _, end in pairs), strict=True)]
+    def _start_together(self, workers: list[_Worker]) -> None:
+        pairs = [socket.socketpair() for _ in workers]
+        orders = [self._order(*pair) for pair in zip(workers, (end for _, end in pairs), strict=True)]
         started = agents.start_together(self._folder.task, orders)
         for number, (ours, theirs) in enumerate(pairs):
             theirs.close()
             if number < len(started):
-                self._started(self._workers[number], started[number], ours)
+                self._started(workers[number], started[number], ours)
             else:
                 ours.close()  # should there be an agent of which we do not know, it ends by this
 
@@ -122,11 +139,12 @@ class Supervisor:
 
     def _order(self, worker: _Worker, control: socket.socket) -> agents.Order:
         handed = [control.fileno()]
+        spared = min(max(worker.told, self._spared), self._generations)
         options = {
             "--worker": str(worker.number),
             "--control-fd": str(control.fileno()),
-            "--failures": str(self._generations - min(worker.told, self._generations)),
-            "--spared": str(min(worker.told, self._generations)),
+            "--failures": str(self._generations - spared),
+            "--spared": str(spared),
         }
         if worker.number == 0:
             handed.append(self._listener.fileno())
@@ -189,14 +207,50 @@ class Supervisor:
             return
         reason = self._losses[worker.number] = self._how(worker, code)
         self._note("worker-lost", worker, reason=reason)
-        told = code == agent_task.INTERRUPTED and self._task["restarts"] > 0 and worker.told < MOST_SPARED
-        counted = sum(each.failures - each.told for each in self._workers)
+        if self._seats is not None and worker.number != 0:
+            worker.failures += 1  # the run continues without it, and its seat is filled again
+            return
+        spares = self._seats is not None or self._task["restarts"] > 0
+        told = code == agent_task.INTERRUPTED and spares and worker.told < MOST_SPARED
+        counting = self._workers if self._seats is None else self._workers[:1]
+        counted = sum(each.failures - each.told for each in counting)
         if not self._ending and (told or counted < self._task["restarts"]):
             worker.failures += 1
             worker.told += told
             self._start(worker)
         elif worker.number == 0:
             self._end_agents()  # without a leader no other agent decides that the run is over
+
+    def _look_for_seats(self) -> None:
+        """Fill seats that are empty, and give back those that another run needs; the leader does the rest.
+        A seat whose agents end again and again stays empty.
+        """
+        assert self._seats is not None
+        if self._ending or self._stop_reason is not None or self._verdict is not None:
+            return
+        self._loop.call_later(LOOK_FOR_SEATS, self._look_for_seats)
+        there = {worker.number for worker in self._workers if worker.process is not None}
+        try:
+            change = self._seats.look(there)
+        except EchelonError as error:  # such as a full disk: the run continues as it is
+            self._append({"kind": "note", "at": rundir.now(), "reason": f"its size stays: {error}"})
+            return
+        if change.leave:
+            whose = "s" * (len(change.leave) > 1)
+            names = ", ".join(map(str, sorted(change.leave)))
+            reason = f"worker{whose} {names} must leave: run {change.to!r} has a higher priority"
+            self._append({"kind": "note", "at": rundir.now(), "reason": reason})
+        for number in change.leave:
+            process = self._workers[number].process
+            if process is not None:
+                send(process.pid, signal.SIGTERM)
+        for number, gpus in self._seats.filled.items():
+            worker = self._workers[number]
+            if worker.process is None and worker.failures < MOST_SPARED:
+                self._task["gpus"][number] = gpus
+                self._start(worker)
+        if sum(worker.failures < MOST_SPARED for worker in self._workers) < self._task["least"]:
+            self._end_agents()
 
     def _how(self, worker: _Worker, code: int) -> str:
         if worker.silent:
@@ -262,6 +316,8 @@ class Supervisor:
             self._verdict = message
         if message.get("kind") == "worker-running":
             self._generations = max(self._generations, message["restart"] + 1)
+        if message.get("kind") == "restarting":
+            self._spared = max(self._spared, message.get("spared") or 0)
         if message.get("kind") == "note" and message.get("missing"):
             message = self._with_missing(worker, message)
         self._append(message)

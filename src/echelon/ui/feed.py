@@ -39,6 +39,7 @@ _BEGINS = {
     "gave-way": "queued",
     "restarting": "restarting",
     "notice": "stopping",
+    "resizing": "stopping",
     "stopping": "stopping",
     "verdict": "ending",
 }
@@ -94,11 +95,16 @@ class Timeline:
         self.phases: list[Phase] = []
         self._started: set[int | None] = set()
         self._running: set[int | None] = set()
+        self._members: tuple[int, ...] | None = None  # where their number changes, those that take part
 
     def add(self, event: Event) -> None:
         """Take an event into account; they come in order."""
         if event.kind == "finished":
             self._end(event.at)
+        elif event.kind == "resized":
+            self._members = event.workers
+        elif event.kind == "worker-started" and event.worker not in (self._members or (event.worker,)):
+            pass  # it takes part later
         elif event.kind == "worker-running":
             self._running.add(event.worker)
             if self._running >= self._started:

@@ -59,7 +59,7 @@ class Member:
         )
         self.follower = Follower()
         self._loop = Loop()
-        place = Place(1, 0, "worker", 1, 1, 1, True)
+        place = Place(1, 1, 0, "worker", 1, 1, 1, True)
         self.connection = LeaderConnection(self._loop, task, place, self.follower)  # type: ignore[arg-type]
         self._thread = threading.Thread(target=self._loop.run, daemon=True)
         self._thread.start()

@@ -6,6 +6,10 @@ ranks; its number is the number of restarts so far. It goes through::
 
     gathering -> preparing -> running -> stopping -> gathering (a restart) or over
 
+It has the workers that are there: at least the task's `least`, and all of them in a run of fixed size. When
+one of those leaves, the generation ends and the others start again at once; those that come are taken in
+later, `settle` seconds after the last start at the earliest.
+
 Between stopping and over the end of a run may wait, in the phase `ending`, until what its ranks have left is
 given. A gang that was never whole may leave instead (`giving_way.py`): gathering -> leaving.
 """
@@ -24,11 +28,10 @@ from echelon.agent.gang.verdict import (
     make_verdict,
     ranks_left,
 )
-from echelon.agent.ranks.launching.roll import Asked
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Collection
 
     from echelon.agent.task import Task
 
@@ -36,6 +39,7 @@ REUNION = 20.0  # seconds that members which hold results have to come to a lead
 MOST_ASKED = 8  # workers whose ranks are asked for their stacks before they are stopped
 MOST_MISSING = 40  # sentences on output that could not be written down, which a verdict has
 SETTLE = 1.0  # seconds to wait for the real cause when the first failure looks like a consequence of another
+TOGETHER = 2.0  # seconds for the other workers to come, once enough are there
 
 
 class Gang:
@@ -45,7 +49,7 @@ class Gang:
 
     def __init__(self, task: Task, now: float, patience: float | None = None) -> None:
         self._task = task
-        self._workers = len(task.places)
+        self._most, self._least = len(task.places), task.least
         self.phase = "gathering"
         self.generation = 0
         self.last_started = -1
@@ -60,10 +64,13 @@ class Gang:
         self._start_waits = False
         self._end: tuple[str, dict[str, object] | None] = ("failed", None)  # the one that waits
         self._joined: set[int] = set()
+        self._newcomers: set[int] = set()  # of these, those that are not part of the generation
+        self._prepare_at: float | None = None  # when those that are there are prepared, if no others come
+        self._started_at = now  # the newest generation
+        self._told_members: frozenset[int] | None = None  # the members that were told last
         self._leaving: dict[int, str] = {}  # workers that were told to leave, and whose ranks have notice
         self.addresses: dict[int, str] = {}
         self._missing: list[str] = []  # what lacks lines that ranks have printed
-        self._asked = Asked(task)
         self._busy: set[int] = set()  # workers whose ranks run, or may run
         self._current = Generation(task)  # since the last preparation
         self._outcome: str | None = None  # set when the run must end after stopping
@@ -106,9 +113,11 @@ class Gang:
             self.has_run = True
             self._count_from(now - elapsed)
         if self.phase != "gathering":
+            if worker not in self._current.members:
+                self._newcomers.add(worker)
             return
         hopeless = none_left(self.last_started, self.spared, self._task)  # as far as is known by now
-        all_there = len(self._joined) == self._workers
+        all_there = len(self._joined) == self._most
         if hopeless and (all_there or not (self._task.hold or self._task.restarts)):
             self._give_up_hope()
         elif hopeless and not self._hopeless:
@@ -118,8 +127,8 @@ class Gang:
             self._hopeless, self._deadline = True, now + REUNION
         elif self._hopeless and not hopeless:
             self._hopeless, self._deadline = False, now + self._task.join_timeout
-        if all_there and not hopeless:
-            self._prepare(now)
+        if not hopeless:
+            self._prepare_if_enough(now, TOGETHER)
 
     @property
     def held(self) -> bool:
@@ -149,10 +158,10 @@ class Gang:
 
     def ready(self, worker: int, generation: int, ports: list[int], now: float) -> None:
         """A worker has reserved the requested ports."""
-        if self.phase != "preparing" or generation != self.generation:
+        if self.phase != "preparing" or generation != self.generation or worker not in self._current.members:
             return
         self._current.ports[worker] = ports
-        if len(self._current.ports) == self._workers:
+        if len(self._current.ports) == len(self._current.members):
             self._start(now)
 
     def failed(self, worker: int, generation: int, end: dict[str, object], now: float) -> None:
@@ -354,13 +363,14 @@ class Gang:
         if worker not in self._joined:
             return
         self._joined.discard(worker)
+        self._newcomers.discard(worker)
         self._busy.discard(worker)
         if self.phase == "over":
             return
         if self.phase == "gathering":
             self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
-            if self._start_waits:
-                self._start_waits, self._deadline = False, now + self._task.join_timeout
+            if len(self._joined) < self._least:
+                self._wait_for_more(now)
             return
         if self.phase in ("preparing", "running") and self._current.needs(worker):
             self._current.lost.append((worker, reason, kind))
@@ -400,7 +410,7 @@ class Gang:
 
     def next_deadline(self) -> float | None:
         """When to call `tick`, if nothing happens before."""
-        known = (self._deadline, self._run_deadline, self._gives_way_at)
+        known = (self._deadline, self._run_deadline, self._gives_way_at, self._prepare_at, self._grows_at())
         times = [time for time in known if time is not None]
         return min(times) if times and self.phase != "over" else None
 
@@ -421,11 +431,20 @@ class Gang:
         if self._gives_way_at is not None and now >= self._gives_way_at:
             self._gives_way_at = None
             self._give_way()
+        if self._prepare_at is not None and now >= self._prepare_at:
+            self._prepare(now)
+        grows_at = self._grows_at()
+        if grows_at is not None and now >= grows_at:
+            self._grow(now)
         if self._deadline is None or now < self._deadline:
             return
         self._deadline = None
         if self._hopeless and self.phase == "gathering":
             self._give_up_hope()
+        elif self.phase == "preparing" and self._task.elastic:
+            self._go_on_without_the_slow(now)
+        elif self.phase == "gathering" and self._task.elastic and self.has_run:
+            self._wait_for_more(now)
         elif self.phase in ("gathering", "preparing"):
             self._give_up_waiting()
         elif self.phase == "running":
@@ -446,7 +465,7 @@ class Gang:
         if self.phase != "gathering" or self.last_started >= 0 or self.has_run or self._start_waits:
             return
         self.phase, self._deadline = "leaving", None
-        missing = sorted(set(range(self._workers)) - self._joined)
+        missing = sorted(set(range(self._most)) - self._joined)
         reason = giving_way.why(missing, self._patience or 0.0)
         self.events.append({"kind": "gave-way", "reason": reason})
         self.outbox.append((None, {"say": "give-way", "reason": reason}))
@@ -458,7 +477,55 @@ class Gang:
             if self._task.timeout is not None:
                 self._run_deadline = began + self._task.timeout
 
+    def _prepare_if_enough(self, now: float, pause: float) -> None:
+        """Prepare those that are there: at once if these are all, or, if they are enough, after a pause in
+        which others may come.
+        """
+        if len(self._joined) == self._most or (pause == 0.0 and len(self._joined) >= self._least):
+            self._prepare(now)
+        elif len(self._joined) >= self._least and self._prepare_at is None:
+            self._prepare_at = now + pause
+
+    def _wait_for_more(self, now: float) -> None:
+        """Fewer than the run needs are there. One that may be smaller waits for as long as it takes."""
+        self._prepare_at, self._start_waits = None, False
+        if not (self._task.elastic and self.has_run):
+            self._deadline = self._deadline or now + self._task.join_timeout
+        else:
+            self._deadline = None
+            there = len(self._joined)
+            reason = "it waits for workers: %d %s there, and it needs %d" % (
+                there,
+                "is" if there == 1 else "are",
+                self._least,
+            )
+            self.events.append({"kind": "waiting", "reason": reason})
+
+    def _grows_at(self) -> float | None:
+        """When those that have joined since the last start are taken in."""
+        if self.phase != "running" or not self._newcomers or not self._current.may_grow():
+            return None
+        return self._started_at + self._task.settle
+
+    def _grow(self, now: float) -> None:
+        """Start again with those that have joined; all ranks get notice before."""
+        self._current.grown = _who(self._newcomers, "joined")
+        reason = self._current.grown
+        self.events.append({"kind": "resizing", "reason": reason, "grace": self._task.grace})
+        self._stop(now)
+
+    def _go_on_without_the_slow(self, now: float) -> None:
+        """Send those away that do not get ready; others may come in their place."""
+        for worker in sorted(self._current.members - set(self._current.ports)):
+            reason = "it did not get ready within %g s" % self._task.join_timeout
+            self._joined.discard(worker)
+            self._current.lost.append((worker, reason, LOST))
+            self.events.append({"kind": "worker-lost", "worker": worker, "reason": reason})
+            self.outbox.append((worker, {"say": "leave"}))
+        self._stop(now)
+
     def _prepare(self, now: float) -> None:
+        self._prepare_at = None
         if self.waits:
             self._start_waits, self._deadline = True, None
         else:
@@ -474,27 +541,42 @@ class Gang:
             self.events.append(
                 {"kind": "restarting", "restart": self.generation, "spared": self.spared, "cause": cause}
             )
-        self._current = Generation(self._task)
+        self._current = Generation(self._task.of(self._joined))
+        self._newcomers.clear()
         self._deadline = now + self._task.join_timeout
-        self.outbox.append((None, {"say": "prepare", "generation": self.generation}))
+        order: dict[str, object] = {"say": "prepare", "generation": self.generation}
+        if self._task.elastic:
+            order["members"] = sorted(self._current.members)
+            self._tell_members()
+        self.outbox.append((None, order))
+
+    def _tell_members(self) -> None:
+        """Say who takes part from now on, and what has changed."""
+        members, before = self._current.members, self._told_members
+        if members == before:
+            return
+        changes = [] if before is None else [(members - before, "joined"), (before - members, "left")]
+        reason = "; ".join(_who(who, how) for who, how in changes if who)
+        event = {"kind": "resized", "restart": self.generation, "workers": sorted(members)}
+        self.events.append(dict(event, reason=reason) if reason else event)
+        self._told_members = members
 
     def _start(self, now: float) -> None:
         self.phase = "running"
         self.last_started = self.generation
         self.has_run = True
-        self._busy = set(self._joined)
-        self._deadline = None
+        self._busy = set(self._current.members)
+        self._deadline, self._started_at = None, now
         if self._began is None:
             self._count_from(now)
         assert self._began is not None
-        addresses = [self.addresses[worker] for worker in range(self._workers)]
         start = {
             "say": "start",
             "generation": self.generation,
             "elapsed": now - self._began,
             "spared": self.spared,
         }
-        self.outbox.extend(self._current.start_orders(start, self._asked, addresses))
+        self.outbox.extend(self._current.start_orders(start, self.addresses))
 
     def _stop(self, now: float, signal: str = stopping.TERMINATE, grace: float | None = None) -> None:
         if self.phase in ("stopping", "over"):
@@ -505,7 +587,7 @@ class Gang:
         self._busy &= self._joined.union(self._leaving)
         if was_running and self._busy:
             current = self._current
-            current.running = ranks_left(self._task.places, self._busy, current.well, current.ends)
+            current.running = ranks_left(current.task.places, self._busy, current.well, current.ends)
             # Others may have waited for the ranks of a failed generation that ended well.
             asked = self._outcome == "timed-out" or (self._outcome is None and bool(current.well))
             stacks = "all" if current.stuck else "look" if current.gave_up() else "python" if asked else ""
@@ -533,6 +615,8 @@ class Gang:
             return stopping.notice(stopping.TIMEOUT, None)
         if self._outcome == "succeeded":
             return stopping.notice(stopping.DONE, None)
+        if self._current.grown is not None:
+            return stopping.notice(stopping.RESIZE, self._current.grown)
         if self._current.ends_by_notice:
             return stopping.leave(self._current.lost[0][0])
         return stopping.notice(stopping.FAILURE, self._current.who_failed())
@@ -545,8 +629,10 @@ class Gang:
             self._conclude(self._outcome, self._final_cause)
             return
         cause = self._current.cause()
-        self.events.append({"kind": "failed", "cause": cause})
-        if is_spared(cause, self.spared, self._task):
+        spared = is_spared(cause, self.spared, self._task)
+        if not (spared and self._task.elastic):
+            self.events.append({"kind": "failed", "cause": cause})
+        if spared:
             self.spared += 1
             # For a leader that replaces us.
             self.outbox.append((None, {"say": "spared", "count": self.spared}))
@@ -557,10 +643,11 @@ class Gang:
         # for without end.
         self.last_started = max(self.last_started, self.generation)
         self._last_cause = cause
-        self.phase = "gathering"
-        self._deadline = now + self._task.join_timeout
-        if len(self._joined) == self._workers:
-            self._prepare(now)
+        self.phase, self._deadline = "gathering", None
+        if len(self._joined) < self._least:
+            self._wait_for_more(now)
+        else:
+            self._prepare_if_enough(now, 0.0)
 
     def _give_up_hope(self) -> None:
         reason = "its agent had to be replaced, and no restart is left"
@@ -568,10 +655,10 @@ class Gang:
 
     def _give_up_waiting(self) -> None:
         if self.phase == "gathering":
-            missing = sorted(set(range(self._workers)) - self._joined)
+            missing = sorted(set(range(self._most)) - self._joined)
             verb = "never arrived" if self.last_started < 0 else "did not come back"
         else:
-            missing = sorted(self._joined - set(self._current.ports))
+            missing = sorted(self._current.members - set(self._current.ports))
             verb = "did not get ready"
         cause = cause_of_absence(missing, verb, self._task.join_timeout)
         self.events.append({"kind": "failed", "cause": cause})
@@ -598,3 +685,9 @@ class Gang:
 
     def _order_finish(self) -> None:
         self.outbox.append((None, {"say": "finish", "verdict": self.verdict}))
+
+
+def _who(workers: Collection[int], how: str) -> str:
+    """Which workers have joined, or have left."""
+    names = ", ".join(map(str, sorted(workers)))
+    return "worker%s %s %s %s" % ("s" * (len(workers) > 1), names, "have" if len(workers) > 1 else "has", how)

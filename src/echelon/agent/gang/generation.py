@@ -1,4 +1,8 @@
-"""One generation of a gang: what has happened since it was prepared, and whether another may follow. Pure."""
+"""One generation of a gang: who takes part in it, what has happened since it was prepared, and whether
+another may follow. Pure.
+
+Of a run whose number of workers may change, a generation has those that were there when it was prepared. Its
+`task` counts them and their ranks from 0; all else goes by the numbers of their seats, which stay."""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from echelon.agent.gang.stillness import Stillness
 from echelon.agent.gang.verdict import (
     LEFT,
     LOST,
+    RESIZED,
     after_early_ends,
+    cause_of_growth,
     cause_of_stall,
     describe_peers,
     find_cause,
@@ -28,9 +34,12 @@ MOST_SPARED = 100  # restarts of a run that do not count, so that it ends in a c
 
 
 class Generation:
-    """Which workers are done, how ranks have ended, and what was lost."""
+    """Which workers are done, how ranks have ended, and what was lost. `task` is that of its members."""
 
     def __init__(self, task: Task) -> None:
+        self.task = task
+        self.members = frozenset(place.worker for place in task.places)
+        self.grown: str | None = None  # it ends since others have joined: who
         self._stall = task.stall
         self._essential = essential_workers(task)
         # The end of rank 0, the chief, is the run's; the others get `grace` to end by themselves.
@@ -53,12 +62,17 @@ class Generation:
 
     @property
     def ends_by_notice(self) -> bool:
-        """Whether it ends since a worker was told to leave: nothing that a rank does then is a failure."""
-        return bool(self.lost) and self.lost[0][2] == LEFT
+        """Whether it ends since a worker was told to leave, or others have joined: nothing that a rank does
+        then is a failure.
+        """
+        return self.grown is not None or (bool(self.lost) and self.lost[0][2] == LEFT)
 
     def add_end(self, end: dict[str, object]) -> None:
-        """A rank has failed."""
-        self.ends.append(dict(end, consequence=True) if self.ends_by_notice else end)
+        """A rank has failed. Those that lose a peer may fail in any way; where the run continues without it,
+        that decides nothing.
+        """
+        follows = self.ends_by_notice or (self.task.elastic and bool(self.lost))
+        self.ends.append(dict(end, consequence=True) if follows else end)
 
     def who_failed(self) -> str | None:
         """Which rank or worker, as far as is known when the others are told to end."""
@@ -77,13 +91,20 @@ class Generation:
         return self._lateness
 
     def start_orders(
-        self, start: dict[str, object], asked: Asked, addresses: list[str]
+        self, start: dict[str, object], known: dict[int, str]
     ) -> list[tuple[int | None, dict[str, object]]]:
-        """The order to start, to all workers or to each its own, once all have their ports."""
-        order = range(len(addresses))
+        """The order to start, to all workers or to each its own, once all have their ports; `known` has the
+        address of each.
+        """
+        order, asked = sorted(self.members), Asked(self.task)
+        addresses = [known[worker] for worker in order]
         start = dict(start, **asked.shared(addresses, [self.ports[worker] for worker in order]))
         own = asked.own(addresses)
-        return [(worker, dict(start, own=own[worker])) for worker in order] if own else [(None, start)]
+        return [(worker, dict(start, own=each)) for worker, each in zip(order, own)] or [(None, start)]
+
+    def may_grow(self) -> bool:
+        """Whether others may be added: not once a part of it has ended well, which would begin anew."""
+        return not (self.done or self.well)
 
     def chief_ended(self) -> bool:
         """Whether the rank has ended well whose end is the run's."""
@@ -91,7 +112,8 @@ class Generation:
 
     def needs(self, worker: int) -> bool:
         """Whether the loss of this worker ends the generation."""
-        return not (self._essential <= self.done or worker in self.done or self.chief_ended())
+        is_over = self._essential <= self.done or worker in self.done or self.chief_ended()
+        return worker in self.members and not is_over
 
     def does_not_matter(self, worker: int, end: dict[str, object]) -> bool:
         """Whether a rank's failure changes nothing: a parameter server's when its workers have ended, or one
@@ -152,6 +174,8 @@ class Generation:
         if self.stuck:
             seen = self.hang if self.hang is not None and self.hang.kind in hang.WAITS else None
             cause = cause_of_stall(self._stall or 0.0, self.ends, self.said, seen)
+        elif self.grown is not None and not self.lost:
+            return cause_of_growth(self.grown)
         else:
             cause = find_cause(self.ends, self.lost)
             waited = self._waited_for(cause.get("rank"))
@@ -168,16 +192,20 @@ class Generation:
 
 def is_spared(cause: dict[str, object], spared: int, task: Task) -> bool:
     """Whether the restart after this cause does not count: the kubelet told a worker to leave, as when
-    its pod is evicted or preempted or its node is drained. A run without restarts is never restarted.
+    its pod is evicted or preempted or its node is drained. A run of fixed size without restarts is never
+    restarted. Where the number of workers may change, no change of it counts.
     """
-    return cause.get("kind") == LEFT and task.restarts > 0 and spared < MOST_SPARED
+    if task.elastic:
+        return cause.get("kind") in (LEFT, LOST, RESIZED)
+    return cause.get("kind") == LEFT and task.spares and spared < MOST_SPARED
 
 
 def is_final(cause: dict[str, object], task: Task) -> bool:
     """Whether a worker was lost that would be waited for in vain."""
-    return cause.get("kind") == LOST and not task.replaced
+    return cause.get("kind") == LOST and not (task.replaced or task.elastic)
 
 
 def none_left(generation: int, spared: int, task: Task) -> bool:
     """Whether no restart is left after a generation; `spared` of those up to it do not count."""
-    return generation - (min(spared, MOST_SPARED) if task.restarts else 0) >= task.restarts
+    spared = spared if task.elastic else min(spared, MOST_SPARED)
+    return generation - (spared if task.spares else 0) >= task.restarts

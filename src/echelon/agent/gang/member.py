@@ -40,6 +40,7 @@ class Member:
         self._loop = loop
         self._task = task
         self._place = place
+        self._part = task, place  # the generation's, and where this worker stands in it
         self._generation = -1
         self._reservation: ports.Reservation | None = None
         self._sampler: Sampler | None = None  # while ranks run
@@ -138,9 +139,11 @@ class Member:
         """
 
         generation = int(message["generation"])  # type: ignore[call-overload]
+        members = message.get("members")
+        task = self._task.of(members) if isinstance(members, list) else self._task
 
         def find_modules() -> None:
-            self.ranks.find_modules(lambda: self._reserve(generation))
+            self.ranks.find_modules(lambda: self._reserve(generation, task))
 
         def set_up() -> None:
             if self.checkpoints is None or "back" not in message:
@@ -160,16 +163,19 @@ class Member:
         summary = "worker %d: the newest safe checkpoint does not come back: %s" % (number, problem)
         self.send({"say": "unfit", "cause": {"summary": summary, "worker": number, "exit_code": 1}})
 
-    def _reserve(self, generation: int) -> None:
-        self._generation = generation
+    def _reserve(self, generation: int, task: Task) -> None:
+        place = next((each for each in task.places if each.worker == self._place.worker), None)
+        if place is None:
+            return  # it has joined since, and is no part of it
+        self._generation, self._part = generation, (task, place)
         if self._reservation is not None:
             self._reservation.release()
         self._close_rendezvous()
-        if launch.serves_rendezvous(self._task, self._place):
+        if launch.serves_rendezvous(task, place):
             self._reservation = ports.reserve(0)
             self._serve(generation)
             return
-        self._reservation = ports.reserve(launch.ports_needed(self._task, self._place))
+        self._reservation = ports.reserve(launch.ports_needed(task, place))
         self._report("ready", ports=self._reservation.ports)
 
     def _serve(self, generation: int) -> None:
@@ -201,8 +207,9 @@ class Member:
         self.busy = self.ran = True
         self._began = time.monotonic() - float(message.get("elapsed", 0.0))  # type: ignore[arg-type]
         self._reservation.open_up()
-        roll = Roll(self._task, message["addresses"], message["ports"], message.get("own"))  # type: ignore[arg-type]
-        self.ranks.start(self._generation, roll)
+        task, place = self._part
+        roll = Roll(task, message["addresses"], message["ports"], message.get("own"))  # type: ignore[arg-type]
+        self.ranks.start(self._generation, roll, place)
         if self.checkpoints is not None:
             self.checkpoints.started(self._generation)
         generation = self._generation

@@ -20,12 +20,13 @@ TIMEOUT_EXIT_CODE = 118
 STUCK_EXIT_CODE = 124  # of a run whose ranks did nothing for too long
 STOPPED_EXIT_CODE = 143
 # Kinds of causes that are no rank's, as the client's `model/event.py` lists them.
-LOST, LEFT, ABSENT, LAUNCHER, STUCK = (
+LOST, LEFT, ABSENT, LAUNCHER, STUCK, RESIZED = (
     "worker-lost",
     "worker-left",
     "worker-absent",
     "launcher",
     "stuck",
+    "resized",
 )
 _MOST_PLACES = 4
 _EXIT_CODES = {"succeeded": 0, "stopped": STOPPED_EXIT_CODE, "timed-out": TIMEOUT_EXIT_CODE}
@@ -86,6 +87,11 @@ def cause_of_loss(lost: list[tuple[int, str, str]], otherwise: str) -> dict[str,
     """
     worker, reason, kind = lost[0] if lost else (0, otherwise, LOST)
     return _without_rank("worker %d was lost: %s" % (worker, reason), worker, kind)
+
+
+def cause_of_growth(who: str) -> dict[str, Any]:
+    """The cause of a start with more workers: nothing has failed."""
+    return {"summary": who, "kind": RESIZED, "exit_code": 0}
 
 
 def cause_of_absence(missing: list[int], verb: str, patience: float) -> dict[str, Any]:

@@ -80,8 +80,9 @@ class Ranks:
         self._env: dict[str, str] | None = None  # of the worker, while a launcher may start ranks on it
         sink.on_drained = self._resume_all
 
-    def start(self, generation: int, roll: Roll) -> None:
-        """Start every rank."""
+    def start(self, generation: int, roll: Roll, place: Place) -> None:
+        """Start every rank of the worker that stands there in this generation."""
+        self._task, self._place = roll.task, place
         self._stopping, self._generation, self._notice = False, generation, {}
         self._ladder.forget()
         self._leftovers.forget()
@@ -295,7 +296,7 @@ class Ranks:
         self._loop.call_later(0, partial(self._report, rank, text))
 
     def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str]) -> None:
-        log = open_log(rank, self._task.logs, self._sink, self._generation)
+        log = open_log(rank, self._task.logs, self._sink, 0 if self._task.elastic else self._generation)
         if not rank.launcher:  # another program may start Python, as a shell does
             env = launch.with_ahead(dict(env), {"PYTHONPATH": launch.STARTUP})
             env[launch.LOOKS] = rank.looks = launch.looks_of(self._task, rank.number, self._generation)
@@ -319,6 +320,9 @@ class Ranks:
             return
         self._ranks[rank.child.pid] = rank
         rank.connect(self._sink, log, not self._task.interactive, "oe" if opened is None else "o")
+        if elastic and self._generation:  # the lines before are of another size, perhaps of another worker
+            told = (self._generation, rank.number, self._task.ranks(), self._place.worker)
+            rank.streams[0].feed(b"--- restart %d: rank %d of %d, on worker %d ---\n" % told)
 
     def _open_terminal(self, rank: Rank) -> tuple[int, int] | None:
         if self.terminal is None:

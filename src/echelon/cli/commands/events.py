@@ -84,10 +84,10 @@ def _encoded(data: dict[str, Any], format_: str) -> str:
 
 
 def _line(event: Event) -> str:
-    from echelon.cli.printing.words import checkpoint_event, one_line
+    from echelon.cli.printing.words import checkpoint_event, one_line, resized_event
 
     clock = time.strftime("%H:%M:%S", time.localtime(event.at))
-    text = one_line(checkpoint_event(event)) or _text(event)
+    text = one_line(checkpoint_event(event) or resized_event(event)) or _text(event)
     return f"{clock}  {event.kind:<14}  {text}".rstrip()
 
 

@@ -18,7 +18,7 @@ from echelon.cli.following.terminal import Terminal
 from echelon.cli.printing import render
 from echelon.cli.printing.progress import CopyProgress
 from echelon.cli.printing.recent import Recent
-from echelon.cli.printing.words import one_line
+from echelon.cli.printing.words import one_line, resized_event
 from echelon.engines.base import Saving
 from echelon.errors import EchelonError, OutputFailed, ResultsIncomplete, RunLost, UnknownRun
 from echelon.handle import Run
@@ -318,8 +318,10 @@ def _describe(event: Event, *, was_queued: bool) -> str | None:
         return "starting" if was_queued else None
     if event.kind == "restarting" and event.cause is not None:
         return f"restart {event.restart}: {event.cause.summary}"
-    if event.kind == "notice":
+    if event.kind in ("notice", "resizing"):
         return describe_notice(event)
+    if event.kind == "resized":
+        return resized_event(event)
     if event.kind == "worker-lost":
         return f"worker {event.worker} is lost: {event.reason}"
     return None if event.kind in _SHOWN_ANYWAY else event.reason

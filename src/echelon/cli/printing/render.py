@@ -327,13 +327,21 @@ def _run_row(row: RunSummary) -> tuple[str, ...]:
     return (
         row.name,
         state(row.state),
-        str(row.workers),
+        _size(row),
         str(row.gpus or "-"),
         duration(now - row.created),
         duration((row.ended or now) - row.created),
         _command(row),
         row.reason or "",
     )
+
+
+def _size(row: RunSummary) -> str:
+    """How many workers a run has; where their number changes, of how many."""
+    if row.sizes is None:
+        return str(row.workers)
+    span = f"{row.sizes[0]}..{row.sizes[1]}"
+    return span if row.ended is not None or row.state == "queued" else f"{row.workers} of {span}"
 
 
 def _command(row: RunSummary) -> str:

@@ -48,6 +48,7 @@ def show_status(found: Status, format_: str, advice: str | None = None) -> None:
         ("phases", phases(found, now)),
         ("progress", _progress(found)),
         ("checkpoint", _checkpoint(found, now)),
+        ("workers", _size(found)),
         ("restarts", _restarts(found)),
         ("results", near(found.results)),
     ]
@@ -191,13 +192,22 @@ def _checkpoint(found: Status, now: float) -> str:
     return f"{kept.path}, {format_memory(kept.size)}, kept {duration(now - kept.kept_at)} ago"
 
 
+def _size(found: Status) -> str:
+    """How many workers take part, where their number changes."""
+    if found.sizes is None:
+        return ""
+    least, most = found.sizes
+    return f"{len(found.members) if found.members is not None else '-'} of {least}..{most}"
+
+
 def _restarts(found: Status) -> str:
     """How many restarts were used, of how many; those after which nothing had failed are apart."""
     counted = f"{found.restarts - found.restarts_spared} of {found.restarts_allowed}"
     spared = found.restarts_spared
     if not spared:
         return counted
-    return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: workers had to leave"
+    why = "workers had to leave" if found.sizes is None else "the number of workers changed"
+    return f"{counted}; {spared} more {'do' if spared > 1 else 'does'} not count: {why}"
 
 
 def _released(found: Status, after: float) -> str:

@@ -115,6 +115,15 @@ def checkpoint_event(event: Event) -> str:
     return f"worker {event.worker} got {event.path} back" if event.kind == "restored" else ""
 
 
+def resized_event(event: Event) -> str:
+    """Who takes part since a start, and what has changed; "" for any other event."""
+    if event.kind != "resized" or event.workers is None:
+        return ""
+    count = len(event.workers)
+    who = f"{count} worker{'s' * (count != 1)} take{'s' * (count == 1)} part: {ranges(event.workers)}"
+    return f"{who} ({event.reason})" if event.reason else who
+
+
 def cause_lines(cause: RootCause, *, with_tail: bool) -> list[str]:
     """Why a run failed, beyond its reason: which rank, its last lines, and which ranks followed."""
     lines = []

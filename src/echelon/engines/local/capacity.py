@@ -14,8 +14,9 @@ from echelon.engines.local.folder import store
 from echelon.engines.local.folder.store import RunStore
 from echelon.engines.local.supervision import is_alive, settle
 from echelon.model.engine.cluster import Cluster, Node
-from echelon.model.job import asks_for_gpus
+from echelon.model.job import Job, asks_for_gpus
 from echelon.model.run import Record
+from echelon.model.world import members
 from echelon.values import frozen
 
 
@@ -34,18 +35,16 @@ def read_cluster(runs: RunStore | None, *, gpus: bool) -> Cluster:
     cpus = float(devices.count_cpus())
     memory = float(devices.total_memory())
     free_cpus, free_memory = cpus, memory
-    waiting = []
     for each in living:
         record = each.record
-        if record is None:
+        if record is None or record.plan is None:
             continue
-        if record.plan is None:
-            if asks_for_gpus(record.job):
-                waiting.append((-record.job.priority, record.created, each.name))
-            continue
-        for group in record.plan.world.groups:
-            free_cpus -= group.workers * (group.resources.cpus.request if group.resources.cpus else 0)
-            free_memory -= group.workers * (group.resources.memory.request if group.resources.memory else 0)
+        world, seats = record.plan.world, record.plan.placement.seats
+        for member, seat in zip(members(world), seats, strict=True):
+            need = world.groups[member.group].resources
+            if seat.node and (need.cpus or need.memory):
+                free_cpus -= need.cpus.request if need.cpus else 0
+                free_memory -= need.memory.request if need.memory else 0
     found = devices.to_gpus(devices.read_gpus(), _gpus_of(living)) if gpus else ()
     node = Node(
         name=platform.node() or "localhost",
@@ -55,7 +54,18 @@ def read_cluster(runs: RunStore | None, *, gpus: bool) -> Cluster:
         free_memory=max(0.0, free_memory),
         gpus=found,
     )
-    return Cluster(nodes=(node,), waiting=tuple(name for *_, name in sorted(waiting)))
+    return Cluster(nodes=(node,), waiting=tuple(job.name for job in _queue(living)))
+
+
+def waiting_for_gpus(runs: RunStore) -> list[Job]:
+    """The jobs of queued runs that want GPUs, the first to start first."""
+    return _queue(_unfinished(runs))
+
+
+def _queue(living: Iterable[_Living]) -> list[Job]:
+    queued = (each.record for each in living if each.record is not None and each.record.plan is None)
+    waiting = (record for record in queued if asks_for_gpus(record.job))
+    return [each.job for each in sorted(waiting, key=lambda each: (-each.job.priority, each.created))]
 
 
 def gpus_held(runs: RunStore, but: str | None = None) -> dict[str, str]:

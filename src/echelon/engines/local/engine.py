@@ -52,7 +52,7 @@ class LocalEngine:
     """Runs on this machine."""
 
     where = Where()
-    traits = Traits(place="this machine")  # a queued run has a supervisor, which retries
+    traits = Traits(place="this machine", elastic=True)  # a queued run has a supervisor, which retries
     ports = delivery = volumes = manifests = queueing = notebooks = None
 
     def __init__(

@@ -38,9 +38,10 @@ def preview(job: Job, plan: Plan) -> str:
     for number, (group, launch) in enumerate(zip(plan.world.groups, plan.launches, strict=True)):
         starts = group.procs if launch.per == "rank" else 1
         where = "on worker 0 alone" if launch.per == "leader" else "each"
-        lines += ["", f"{group.workers} x {group.role}, {starts} process{'es' * (starts != 1)} {where}:"]
+        number_of = str(group.workers) if group.least is None else f"{group.least} to {group.workers}"
+        lines += ["", f"{number_of} x {group.role}, {starts} process{'es' * (starts != 1)} {where}:"]
         lines.append(f"  {shown_command(launch.argv, code=_CODE, output=output, run=job.name)}")
-        variables = {key: _filled(text, number, everyone) for key, text in launch.wiring.items()}
+        variables = {key: _filled(text, number, everyone, group.least) for key, text in launch.wiring.items()}
         variables["OMP_NUM_THREADS"] = f"{plan.threads[number]} (unless your environment has it)"
         own = {**job.env, **launch.env}
         variables |= {
@@ -56,13 +57,16 @@ def preview(job: Job, plan: Plan) -> str:
             else f"rank {member.first_rank}"
         )
         gpus = f", GPU {', '.join(seat.gpus)}" if seat.gpus else ""
+        if not seat.node:
+            lines.append(f"worker {member.worker} ({member.role} {member.index}): once there is room")
+            continue
         lines.append(f"worker {member.worker} ({member.role} {member.index}): {ranks} on {seat.node}{gpus}")
     return "\n".join(lines) + "\n"
 
 
-def _filled(text: str, group: int, everyone: list[Member]) -> str:
+def _filled(text: str, group: int, everyone: list[Member], least: int | None = None) -> str:
     """A variable with what each rank of the group finds in it: the value where it is the same for all and
-    known by now, else words. All workers are on this machine.
+    known by now, else words. All workers are on this machine. With `least`, their number changes.
     """
     own = [member for member in everyone if member.group == group]
     first, last = own[0], own[-1]
@@ -72,6 +76,8 @@ def _filled(text: str, group: int, everyone: list[Member]) -> str:
     spans = {
         "rank": ranks,
         "rank_here": ranks,
+        "ranks": _span((least or len(everyone)) * first.procs, len(everyone) * first.procs),
+        "workers": _span(least or len(everyone), len(everyone)),
         "local_rank": _span(0, first.procs - 1),
         "worker": _span(first.worker, last.worker),
         "index": _span(begin, begin + len(own) * first.procs - 1),
@@ -87,7 +93,7 @@ def _filled(text: str, group: int, everyone: list[Member]) -> str:
             count = sum(member.procs for member in everyone if member.role == which)
             return json.dumps([f"{_HERE}:<port>"] * count)
         if kind == "ranks_here":
-            return which
+            return which if least is None else spans["ranks"]
         if kind == "machine":
             return "0"
         if kind in ("cross_rank", "cross_size"):

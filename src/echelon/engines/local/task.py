@@ -33,6 +33,7 @@ def write_task(folder: RunDir, record: Record, plan: Plan) -> None:
         interactive=rank_count(plan.world) == 1,
         hidden=(processes.MARK,),  # a shell beside a rank is not part of the run
         gpus=[seat.gpus for seat in plan.placement.seats],
+        filled=[seat.worker for seat in plan.placement.seats if seat.node or record.job.least is None],
     )
     if is_function(record.job):
         from echelon.codecs.writing import SEALS  # which imports what no script needs

@@ -18,6 +18,7 @@ class Traits:
     keeps_queue: bool = True  # it retries queued runs by itself; else the command that follows a run does
     shared: bool = False  # `runs` lists other users' runs too
     foreign: bool = False  # its runs are objects that were not made by echelon
+    elastic: bool = False  # the number of a run's workers may change
     previews_objects: bool = False  # `objects` gives some, which are the same on whatever nodes
 
 

@@ -139,7 +139,7 @@ def size_of(options: StepOptions, text: str) -> Size:
     """How many processes the tags ask for; `text` is all code of the step."""
     if options.distribute is None:
         return Size()
-    workers = options.settings.workers or _WORKERS
+    workers = int(options.settings.workers or _WORKERS)  # a tag has one number
     if options.distribute == "parameter-server":
         return Size(workers=workers, parameter_servers=options.parameter_servers or 1, framework="tensorflow")
     frameworks = {"mirrored": "tensorflow", "torch": "torch"}

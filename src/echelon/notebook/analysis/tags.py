@@ -218,7 +218,7 @@ def choice_of(tags: Sequence[str]) -> Choice:
         steps=found.steps,
         after=found.after,
         distribute=options.distribute,
-        workers=settings.workers,
+        workers=None if settings.workers is None else int(settings.workers),  # a tag has one number
         parameter_servers=options.parameter_servers,
         gpus=settings.gpus or None,
         cpu=str(settings.cpus or ""),

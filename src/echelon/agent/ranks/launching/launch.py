@@ -145,7 +145,9 @@ def environment(
     values = {
         "rank": str(rank),
         "local_rank": str(local),
-        "worker": str(place.worker),
+        "ranks": str(task.ranks()),
+        "worker": str(place.member),
+        "workers": str(len(task.places)),
         "index": str(sum(each.procs for each in before) + local),
         "error_file": error_file,
         "ssh": sockets.shell_program(task),
@@ -174,7 +176,8 @@ def environment(
                 env.setdefault(key, text)
     env.update(
         ECHELON_RUN=task.run,
-        ECHELON_WORKER=str(place.worker),
+        ECHELON_WORKER=str(place.member),
+        ECHELON_SEAT=str(place.worker),
         ECHELON_WORKERS=str(len(task.places)),
         ECHELON_RANK=str(rank),
         ECHELON_RANKS=str(task.ranks()),

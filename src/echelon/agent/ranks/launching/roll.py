@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PLACEHOLDER = re.compile(
-    r"\{(rank|local_rank|worker|index|error_file|address:\d+|port:\d+|endpoint:\d+|members:\w+|file:[\w.-]+"
+    r"\{(rank|ranks|local_rank|worker|workers|index|error_file|address:\d+|port:\d+|endpoint:\d+|members:\w+|file:[\w.-]+"
     r"|hosts(?::\w+)?|machine:\d+|rank_here:\d+|ranks_here:\d+|cross_rank:(?:workers:)?\d+|cross_size:(?:workers:)?\d+"
     r"|rendezvous|nodes(?::\w+)?|ssh|interface)\}"
 )
@@ -49,7 +49,7 @@ class Asked:
         self._counts = sorted(counts)
         self._crossed = sorted(crossed)
         self._workers = [
-            place.worker
+            place.member
             for place in task.places
             if any(place.first_rank <= rank < place.first_rank + place.procs for rank in ranks)
         ]
@@ -82,8 +82,8 @@ class Asked:
 class Roll:
     """The gang of one generation, as one worker knows it.
 
-    `addresses` and `ports` are lists for all workers, or name some of them by number; `own` has what only
-    this worker is told."""
+    `addresses` and `ports` are lists for all members, or name some of them by number; `own` has what only
+    this one is told. `task` is that of the generation."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Roll:
         ports: list[list[int]] | dict[str, list[int]],
         own: dict[str, list[Any]] | None = None,
     ) -> None:
-        self._task = task
+        self.task = task
         self._own = own
         self._all = addresses if isinstance(addresses, list) else []
         self.addresses: dict[int, str] = {}
@@ -130,7 +130,7 @@ class Roll:
         """One of the `seats`."""
         if self._own is not None:
             return self._own[str(count)]
-        return seats(self._task, self._all, count)[worker]
+        return seats(self.task, self._all, count)[worker]
 
     def crossing(self, worker: int, local: int, which: str) -> list[int]:
         """The cross rank and size of a worker's rank: `which` is how many ranks count, over machines or, with
@@ -139,11 +139,11 @@ class Roll:
         over, _, number = which.rpartition(":")
         count = int(number)
         if over:
-            workers = [str(place.worker) for place in self._task.places]
-            return crossings(self._task, workers, count)[worker][local]
+            workers = [str(place.member) for place in self.task.places]
+            return crossings(self.task, workers, count)[worker][local]
         if self._own is not None:
             return self._own["cross:%d" % count][local]  # type: ignore[no-any-return]
-        return crossings(self._task, self._all, count)[worker][local]
+        return crossings(self.task, self._all, count)[worker][local]
 
     def hosts(self, role: str) -> str:
         """A line for each worker with ranks, of one role or of all (""): what mpirun calls a hostfile."""
