@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.engines.kubernetes.typed import as_pod
 
 from echelon.engines.abilities import choose_rank, required
 from echelon.engines.base import Engine
 from echelon.engines.choose import CLUSTER, LOCAL, choose_engine
 from echelon.engines.kubernetes.abilities.shell import running_pod
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.memory.engine import MemoryEngine
 from echelon.engines.memory.script import Act
 from echelon.errors import InvalidJob, Unavailable
@@ -109,9 +111,9 @@ def test_the_pod_that_runs_in_a_worker_s_place() -> None:
     assert running_pod(objects, "fm", 0) == "fm-0-1"
 
 
-def pod(number: int, *, phase: str, leaving: bool = False) -> dict[str, object]:
+def pod(number: int, *, phase: str, leaving: bool = False) -> Pod:
     state = {"running": {}} if phase == "Running" else {}
-    return {
+    found = {
         "metadata": {
             "name": f"fm-0-{number}",
             "creationTimestamp": f"2026-01-01T00:00:0{number}Z",
@@ -121,3 +123,4 @@ def pod(number: int, *, phase: str, leaving: bool = False) -> dict[str, object]:
         },
         "status": {"phase": phase, "containerStatuses": [{"name": "worker", "state": state}]},
     }
+    return as_pod(found)

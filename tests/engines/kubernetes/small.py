@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 from testbed.kubectl import Object
 from tests.engines.kubernetes.situations import run_job
+from tests.engines.kubernetes.typed import as_pod
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored, read, read_moment, read_waits
 from echelon.model.job import Job
 from echelon.model.run import Record, RunRef
@@ -63,7 +65,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def pod(
+def pod_object(
     worker: int = 0,
     *,
     state: Object | None = None,
@@ -71,10 +73,13 @@ def pod(
     first: int = 0,
     made: str = "2026-01-01T00:00:00Z",
     name: str | None = None,
+    spec: Object | None = None,
+    container: Object | None = None,
     **about: Any,
 ) -> Object:
-    """A pod as small as it can be."""
+    """A pod as small as it can be. `spec` and `container` change those."""
     template = run_job("demo", "image", first=first)["spec"]["template"]
+    (made_of,) = template["spec"]["containers"]
     statuses = [{"name": names.CONTAINER, "state": state}] if state is not None else []
     return {
         "kind": "Pod",
@@ -84,9 +89,19 @@ def pod(
             "creationTimestamp": made,
             **about,
         },
-        "spec": {**template["spec"], "nodeName": "node-a"},
+        "spec": {
+            **template["spec"],
+            "nodeName": "node-a",
+            "containers": [{**made_of, **(container or {})}],
+            **(spec or {}),
+        },
         "status": {"phase": "Running", "containerStatuses": statuses, **(status or {})},
     }
+
+
+def pod(worker: int = 0, **about: Any) -> Pod:
+    """The same as it is read."""
+    return as_pod(pod_object(worker, **about))
 
 
 def ended(code: int, *, reason: str = "Error", message: str = "", at: str = "2026-01-01T00:01:00Z") -> Object:
@@ -119,7 +134,7 @@ def own_job(*conditions: str, **more: Any) -> Object:
     return made
 
 
-def view(*, jobs: list[Object] | None = None, pods: list[Object] | None = None, **about: Any) -> View:
+def view(*, jobs: list[Object] | None = None, pods: list[Pod] | None = None, **about: Any) -> View:
     """A run with one Job of its own, unless others are given."""
     found = [own_job()] if jobs is None else jobs
     return View(stored=stored(**about), jobs=found, pods=pods or [])

@@ -19,6 +19,7 @@ from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.diagnose import Trouble, diagnose
+from echelon.engines.kubernetes.pods import Pod
 
 OBJECTS = Path(__file__).with_name("objects")
 SENTENCES = Path(__file__).with_name("sentences.txt")
@@ -36,6 +37,9 @@ class Seen:
     claims: Sequence[Object] = ()
     at: float = 0.0
 
+    def read_pods(self) -> list[Pod]:
+        return typed(Pod, self.pods)
+
     def troubles(self, **more: Any) -> list[Trouble]:
         known = {
             "nodes": typed(shapes.Node, self.nodes),
@@ -43,7 +47,9 @@ class Seen:
             "now": self.at,
             **more,
         }
-        return diagnose(jobs=self.jobs, pods=self.pods, events=typed(shapes.Event, self.events), **known)
+        return diagnose(
+            jobs=self.jobs, pods=self.read_pods(), events=typed(shapes.Event, self.events), **known
+        )
 
 
 def keep(name: str, seen: Seen, namespace: str, **other: str) -> None:

@@ -106,9 +106,9 @@ def test_a_watch_tells_what_has_changed_since_a_list(api: Api) -> None:
     api.delete("ConfigMap", "b")
     wanted = [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
     seen: list[tuple[str, str]] = []
-    with api.watch("ConfigMap", selector=MINE, version=version, timeout=PATIENCE) as stream:
-        for what, obj in stream:
-            if what != "BOOKMARK":
+    with api.watch("ConfigMap", dict, selector=MINE, version=version, timeout=PATIENCE) as stream:
+        for what, _, obj in stream:
+            if obj is not None:
                 seen.append((what, obj["metadata"]["name"]))
             if len(seen) == len(wanted):
                 break

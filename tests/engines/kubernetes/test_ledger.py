@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.api_server import merged
 from tests.engines.kubernetes.rendered import SHIPPED, cluster, record_of
-from tests.engines.kubernetes.typed import typed
+from tests.engines.kubernetes.typed import as_pod, typed
 
 from echelon.engines.base import RunDamaged
 from echelon.engines.kubernetes import ledger, names, record
@@ -135,7 +135,7 @@ def test_the_task_and_the_number_of_the_first_worker_travel_with_the_pods() -> N
         env = {each["name"]: each for each in template["spec"]["containers"][0]["env"]}
         assert "value" not in env[names.ENV_FIRST_WORKER]
         made = {**template, "metadata": {**template["metadata"], "name": "p"}}
-        assert worker_of(made) == number
+        assert worker_of(as_pod(made)) == number
         (bundle,) = [each for each in template["spec"]["volumes"] if each["name"] == "bundle"]
         assert bundle["projected"]["sources"][0]["downwardAPI"]["items"][0]["path"] == names.TASK_KEY
     assert names.PLAN in first["metadata"]["annotations"]

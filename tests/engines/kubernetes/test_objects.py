@@ -10,12 +10,13 @@ import pytest
 from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, objects_of, planned
 from tests.engines.kubernetes.small import stored
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import names, objects
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.ownership.belonging import Identity, describe_left, marked
-from echelon.engines.kubernetes.ownership.between import Between
+from echelon.engines.kubernetes.ownership.between import Between, Made
 from echelon.engines.kubernetes.render import dialects, manifests
 from echelon.engines.kubernetes.render.manifests import Started
 from echelon.engines.kubernetes.render.payload import map_names
@@ -242,7 +243,7 @@ def test_pods_of_somebody_elses_job_in_between_are_not_waited_for(api: Api, stan
     pod = called(thing("Pod", uid="a-pod"), "demo-launcher-x")
     owner = {"kind": "Job", "name": "demo-launcher", "uid": "a-job", "controller": True}
     pod["metadata"] |= {"ownerReferences": [owner]}
-    between = Between(tiers=((theirs,),))
+    between = Between(tiers=(tuple(typed(Made, [theirs])),))
     stand_in.answer_with(says(200, {"kind": "PodList", "metadata": {}, "items": [pod]}))
     assert objects._wait_for_pods(api, "run=demo", {("demo", "1")}, between) == []
     assert deeds(stand_in) == ["GET"]

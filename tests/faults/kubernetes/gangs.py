@@ -113,12 +113,12 @@ class Kubelet:
         version = listed.version
         while not self._left.is_set():
             with self._api.watch(
-                "Job", selector=f"{names.COMPONENT}={names.WORKER}", version=version, timeout=5.0
+                "Job", dict, selector=f"{names.COMPONENT}={names.WORKER}", version=version, timeout=5.0
             ) as changes:
-                for kind, job in changes:
-                    version = job["metadata"]["resourceVersion"]
-                    if kind != "BOOKMARK":
-                        self._note_job(job)
+                for _, newer, changed in changes:
+                    version = newer
+                    if changed is not None:
+                        self._note_job(changed)
 
     def _note_job(self, job: Object) -> None:
         about = job["metadata"]

@@ -296,7 +296,8 @@ class Ranks:
         self._loop.call_later(0, partial(self._report, rank, text))
 
     def _spawn(self, rank: Rank, argv: list[str], env: dict[str, str]) -> None:
-        log = open_log(rank, self._task.logs, self._sink, 0 if self._task.elastic else self._generation)
+        elastic = self._task.elastic
+        log = open_log(rank, self._task.logs, self._sink, 0 if elastic else self._generation)
         if not rank.launcher:  # another program may start Python, as a shell does
             env = launch.with_ahead(dict(env), {"PYTHONPATH": launch.STARTUP})
             env[launch.LOOKS] = rank.looks = launch.looks_of(self._task, rank.number, self._generation)

@@ -18,6 +18,7 @@ from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.client.beside import beside
 from echelon.engines.kubernetes.follow.keeper import find_job, pods_of_job
 from echelon.engines.kubernetes.follow.view import jobs_of, pods_of
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stop, Stored, stopping
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
@@ -33,7 +34,7 @@ _AT_ONCE = 8  # agents that are given an order at the same time
 _ANSWER = 20.0  # seconds within which an agent answers
 
 
-def order_leader(api: Api, record: Record, pods: Sequence[Object], *order: str) -> bool:
+def order_leader(api: Api, record: Record, pods: Sequence[Pod], *order: str) -> bool:
     """Give the leader's agent an order; False if there is none, or it does not answer. Raises Denied without
     the right to do so.
     """
@@ -41,12 +42,12 @@ def order_leader(api: Api, record: Record, pods: Sequence[Object], *order: str) 
     return bool(leaders) and order_pod(api, record, leaders[-1], *order)
 
 
-def order_pod(api: Api, record: Record, pod: Object, *order: str) -> bool:
+def order_pod(api: Api, record: Record, pod: Pod, *order: str) -> bool:
     """Give the agent in a pod an order; False if it does not answer. Raises Denied without the right."""
-    return _order(api, record, pod["metadata"]["name"], *order, container=workers.container_name(pod))
+    return _order(api, record, pod.metadata.name, *order, container=workers.container_name(pod))
 
 
-def _order_each(api: Api, record: Record, pods: Sequence[Object], *order: str) -> list[bool]:
+def _order_each(api: Api, record: Record, pods: Sequence[Pod], *order: str) -> list[bool]:
     """Give the agents of all pods that run an order, several at once: one on a dead node takes its time."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -69,15 +70,13 @@ def _order(api: Api, record: Record, pod: str, *order: str, container: str = nam
 
 
 @contextmanager
-def at_work(api: Api, record: Record, pods: Sequence[Object], keeper: str | None = None) -> Iterator[None]:
+def at_work(api: Api, record: Record, pods: Sequence[Pod], keeper: str | None = None) -> Iterator[None]:
     """While this client fetches from worker after worker, each of them, and the pod of the keeper, is told
     again and again that it is at work: neither the end of its time nor another client's release ends it.
     Those that hold for a short time only have been told when this begins.
     """
     order = "fetch", json.dumps({"client": process_name(), "seconds": _AT_WORK})
-    asked = [
-        (pod["metadata"]["name"], workers.container_name(pod)) for pod in pods if workers.is_running(pod)
-    ]
+    asked = [(pod.metadata.name, workers.container_name(pod)) for pod in pods if workers.is_running(pod)]
     asked += [(keeper, names.CONTAINER)] if keeper is not None else []
     done = threading.Event()
 
@@ -122,7 +121,7 @@ def tell_keeper(api: Api, record: Record, keeper: str) -> bool:
     return told
 
 
-def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequence[Object]) -> None:
+def release_workers(api: Api, record: Record, jobs: Sequence[Object], pods: Sequence[Pod]) -> None:
     """Let the workers go, whose results were fetched: by their leader or, where it is gone, one by one. Then
     the Jobs are ended as well, which would replace the leader. Without the right to it, they leave by
     themselves when their time is over.

@@ -36,12 +36,6 @@ def one_line(text: object) -> str:
     return cut(found) if len(written) <= 2 * LONGEST else f"{found[:LONGEST]}..."
 
 
-def condition_of(obj: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """One of an object's conditions, whatever its status."""
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    return next((each for each in conditions if each.get("type") == name), None)
-
-
 def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The conditions that hold."""
     found = (obj.get("status") or {}).get("conditions") or []

@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, O
 from echelon.engines.kubernetes.ownership import belonging
 from echelon.engines.kubernetes.ownership.belonging import Identity, Standing
 from echelon.engines.kubernetes.ownership.between import Between, Pair, pairs_of, read_between
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.keeper import keeper_object, level_of
@@ -241,8 +242,8 @@ def find_living(api: Api, run: Identity, dialect: str) -> list[Object]:
                 {**item, "kind": kind} for item in api.list(kind, selector=names.selector(run.run)).items
             ]
             found += [job for job in belonging.split(listed, run)[0] if _is_at_work(job, run.run)]
-    pods = api.list("Pod", selector=names.selector(run.run)).items
-    return found + [{**pod, "kind": "Pod"} for pod in pods if not has_ended(pod)]
+    pods = api.list_shapes("Pod", Pod, selector=names.selector(run.run))
+    return found + [_named("Pod", pod.metadata.name) for pod in pods if not has_ended(pod)]
 
 
 def _is_at_work(job: Object, run: str) -> bool:
@@ -299,7 +300,8 @@ def remove(
     for kind in (*kinds, "ConfigMap"):
         while ours := there(kind)[0]:
             if time.monotonic() > deadline:
-                raise _stays(kind, ours[0])
+                about = ours[0]["metadata"]
+                raise _stays(kind, about["name"], about.get("finalizers") or ())
             time.sleep(0.05)
     return Removed(left=tuple(left), claim=stays)
 
@@ -312,7 +314,7 @@ def _end_claim(api: Api, run: Identity, end: ClaimEnd, left: list[Object]) -> bo
         if found is None:
             return end == "keep"
         if not belonging.is_for(found.metadata, run):
-            left.append({"kind": "PersistentVolumeClaim", "metadata": {"name": name}})
+            left.append(_named("PersistentVolumeClaim", name))
             return False
         if end == "delete" or found.status.phase == "Pending":
             api.delete("PersistentVolumeClaim", name, uid=found.metadata.uid)
@@ -327,43 +329,48 @@ def _wait_for_pods(api: Api, selector: str, made: Collection[Pair], between: Bet
     deadline = time.monotonic() + _GONE
     uids = {uid for _, uid in (between or Between()).makers(made)}
 
-    def is_awaited(pod: Object) -> bool:
-        if belonging.is_made_by(pod, uids):
+    def is_awaited(pod: Pod) -> bool:
+        if belonging.is_made_by(pod.metadata, uids):
             return True
-        of_job = belonging.maker_of(pod).get("kind") == "Job"
+        of_job = pod.metadata.maker.kind == "Job"
         return between is not None and of_job and not between.refutes(pod)
 
     while True:
-        found = api.list("Pod", selector=selector).items
+        found = api.list_shapes("Pod", Pod, selector=selector)
         left = [pod for pod in found if is_awaited(pod)]
         if not left:
-            return [{**pod, "kind": "Pod"} for pod in found if not belonging.maker_of(pod)]
+            return [_named("Pod", pod.metadata.name) for pod in found if not pod.metadata.has_maker]
         _forget_unreachable(api, left)
         if time.monotonic() > deadline:
-            raise _stays("Pod", left[0])
+            raise _pod_stays(left[0])
         time.sleep(0.05)
 
 
-def _forget_unreachable(api: Api, pods: Sequence[Object]) -> None:
+def _named(kind: str, name: str) -> Object:
+    return {"kind": kind, "metadata": {"name": name}}
+
+
+def _forget_unreachable(api: Api, pods: Sequence[Pod]) -> None:
     """Delete pods of dead nodes by force: Kubernetes waits for ever for their kubelet. The run is over, and
     an agent that is still alive there has noticed the loss of its gang.
     """
     for pod in pods:
         if is_stuck(pod, time.time()):
             with suppress(Denied):
-                api.delete("Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=0)
+                api.delete("Pod", pod.metadata.name, uid=pod.metadata.uid, grace=0)
 
 
-def _stays(kind: str, obj: Object) -> Refused:
-    about = obj["metadata"]
-    if kind == "Pod" and is_cut_off(obj):
-        node = obj["spec"].get("nodeName")
-        why = f"its node {node} does not respond, and you may not delete pods"
-    else:
-        why = f"it is held by {', '.join(about.get('finalizers') or ()) or 'nothing that it says'}"
+def _pod_stays(pod: Pod) -> Refused:
+    if not is_cut_off(pod):
+        return _stays("Pod", pod.metadata.name, pod.metadata.finalizers)
+    why = f"its node {pod.spec.node_name} does not respond, and you may not delete pods"
+    return _stays("Pod", pod.metadata.name, (), why)
+
+
+def _stays(kind: str, name: str, finalizers: Sequence[str], why: str = "") -> Refused:
+    why = why or f"it is held by {', '.join(finalizers) or 'nothing that it says'}"
     return Refused(
-        f"the {kind} {about['name']!r} does not go away: {why}",
-        hint=f"kubectl describe {kind.lower()} {about['name']}",
+        f"the {kind} {name!r} does not go away: {why}", hint=f"kubectl describe {kind.lower()} {name}"
     )
 
 

@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.diagnose import Trouble, gives_up
 from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.follow.troubles import find_troubles
 from echelon.engines.kubernetes.ownership.belonging import is_made_by
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.prerequisites.pod_security import forbids_root, level_of
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.render.pod import RESTRICTED, security_context
@@ -133,9 +134,9 @@ class OnePod:
     def make(
         self,
         render: Callable[[str], Object],
-        ready: Callable[[Object], bool],
+        ready: Callable[[Pod], bool],
         fill: Callable[[Object], object] = lambda _: None,
-    ) -> Object:
+    ) -> Pod:
         """Make the Job that `render` returns for a level of Pod Security, and by `fill` what belongs to it;
         wait until its pod is ready. Once more where the namespace turns out to refuse root.
         """
@@ -150,7 +151,7 @@ class OnePod:
                 self.remove(wait=True)
                 level = RESTRICTED
 
-    def wait(self, ready: Callable[[Object], bool]) -> Object:
+    def wait(self, ready: Callable[[Pod], bool]) -> Pod:
         """The newest pod, once it is `ready`; raises what makes waiting pointless."""
         begun = asked = time.monotonic()
         kind, since, told_last = "", begun, ""
@@ -181,13 +182,13 @@ class OnePod:
                     self._tell(told(self._patience, first))
             time.sleep(_LOOK)
 
-    def pods(self) -> list[Object]:
+    def pods(self) -> list[Pod]:
         """The pods that the Job controller made of the Job, the oldest first. Anybody may give a pod the
         labels of these.
         """
         about = self.job["metadata"]
-        listed = self._api.list("Pod", selector=f"{names.JOB_NAME}={about['name']}").items
-        return workers.leader_pods(pod for pod in listed if is_made_by(pod, {about["uid"]}))
+        listed = self._api.list_shapes("Pod", Pod, selector=f"{names.JOB_NAME}={about['name']}")
+        return workers.leader_pods(pod for pod in listed if is_made_by(pod.metadata, {about["uid"]}))
 
     def explain(self) -> str:
         """Why no pod runs; "" where nothing shows it."""
@@ -213,7 +214,7 @@ class OnePod:
         found = self._api.find("Job", about["name"])
         return (found is not None and found["metadata"]["uid"] == about["uid"]) or bool(self.pods())
 
-    def _ended(self, pods: Sequence[Object]) -> EchelonError:
+    def _ended(self, pods: Sequence[Pod]) -> EchelonError:
         loss = workers.last_loss(pods)
         why = f": {loss.how}" if loss is not None else ""
         hint = f"`kubectl describe job {self.job['metadata']['name']}` has more"

@@ -36,6 +36,12 @@ class ToldCondition(Condition, frozen=True):
     message: str = ""
 
 
+class DatedCondition(ToldCondition, frozen=True):
+    """One that says since when, too."""
+
+    last_transition_time: str | None = None
+
+
 C = TypeVar("C", bound=Condition)
 
 
@@ -71,6 +77,10 @@ class Owner(Shape, frozen=True):
     uid: str = ""
     kind: str = ""
     name: str = ""
+    controller: bool = False
+
+
+_NOBODY = Owner()
 
 
 class ObjectMeta(Labelled, frozen=True):
@@ -92,6 +102,16 @@ class ObjectMeta(Labelled, frozen=True):
     def owners(self) -> frozenset[str]:
         """The uids of the objects with which it goes."""
         return frozenset(each.uid for each in self.owner_references if each.uid)
+
+    @property
+    def maker(self) -> Owner:
+        """The object whose controller made this one; one without uid and name if none did."""
+        return next((each for each in self.owner_references if each.controller), _NOBODY)
+
+    @property
+    def has_maker(self) -> bool:
+        """Whether a controller made this one."""
+        return self.maker is not _NOBODY
 
 
 class NodeSpec(Shape, frozen=True):
@@ -315,7 +335,7 @@ class StorageClass(Shape, frozen=True):
 
 
 class PodSpec(Shape, frozen=True):
-    """Where a pod is, and what it requests."""
+    """Where a pod is, and what it requests: all that placement reads of it."""
 
     node_name: str = ""
     containers: list[Container] | None = None
@@ -337,8 +357,8 @@ class PodStatus(Shape, frozen=True):
     start_time: str | None = None
 
 
-class Pod(Shape, frozen=True):
-    """A pod."""
+class Occupant(Shape, frozen=True):
+    """A pod, as far as it takes something of a node."""
 
     metadata: PodMeta
     spec: PodSpec = PodSpec()

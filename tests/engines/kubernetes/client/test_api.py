@@ -185,7 +185,7 @@ def test_somebody_with_few_rights(user: Callable[..., Kubectl], namespace: Kubec
         with pytest.raises(Denied, match=f"may not {verb}"):
             deed()
     with pytest.raises(Denied, match="may not watch pods"):
-        list(theirs.watch("Pod", version="0", timeout=5))
+        list(theirs.watch("Pod", dict, version="0", timeout=5))
     with pytest.raises(Denied, match="may not get pods/log"):
         list(theirs.logs("p", container="c"))
     with pytest.raises(Denied, match="pods/exec"):
@@ -217,11 +217,12 @@ def test_a_token_that_nobody_knows(namespace: Kubectl, api: Api) -> None:
 @pytest.mark.core
 def test_a_watch_sees_what_happens(api: Api) -> None:
     version = api.list("ConfigMap").version
-    with api.watch("ConfigMap", selector="test=yes", version=version, timeout=60) as watch:
+    with api.watch("ConfigMap", dict, selector="test=yes", version=version, timeout=60) as watch:
         api.create(config_map("one"))
         assert next(watch)[0] == "ADDED"
         api.patch("ConfigMap", "one", {"data": {"a": "1"}})
-        kind, changed = next(watch)
+        kind, _, changed = next(watch)
+        assert changed is not None
         assert (kind, changed["data"]) == ("MODIFIED", {"a": "1"})
         api.delete("ConfigMap", "one")
         assert next(watch)[0] == "DELETED"
@@ -229,7 +230,8 @@ def test_a_watch_sees_what_happens(api: Api) -> None:
 
 def test_a_watch_ends_at_its_time(api: Api) -> None:
     version = api.list("ConfigMap").version
-    assert [kind for kind, _ in api.watch("ConfigMap", version=version, timeout=1)] in ([], ["BOOKMARK"])
+    seen = [change[0] for change in api.watch("ConfigMap", dict, version=version, timeout=1)]
+    assert seen in ([], ["BOOKMARK"])
 
 
 # kubectl, the oracle

@@ -19,7 +19,7 @@ from tests.engines.kubernetes.typed import typed
 from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.diagnose import PATIENCE, Trouble, diagnose, gives_up
 from echelon.engines.kubernetes.diagnose.trouble import Finding, name_workers, report
-from echelon.engines.kubernetes.fields import clock, condition_of, moment
+from echelon.engines.kubernetes.fields import clock, moment
 
 NOW = moment("2026-01-01T00:10:00Z") or 0.0
 
@@ -42,10 +42,11 @@ def said(trouble: Trouble) -> tuple[str, str, str]:
 def test_what_is_said_of_a_situation(name: str, words: tuple[str, str, str]) -> None:
     seen = load(name)
     first = seen.troubles()[0]
-    pod = seen.pods[0] if seen.pods else {"spec": {}}
+    one = seen.read_pods()[0] if seen.pods else pod()
+    ready = one.status.condition("Ready")
     chance = {
-        "{node}": pod["spec"].get("nodeName", ""),
-        "{since}": clock((condition_of(pod, "Ready") or {}).get("lastTransitionTime")),
+        "{node}": one.spec.node_name,
+        "{since}": clock(ready.last_transition_time if ready else None),
     }
     for mark, found in chance.items():
         words = (words[0], words[1].replace(mark, found), words[2].replace(mark, found))
@@ -101,9 +102,9 @@ def starting(
         0,
         state={"waiting": {"reason": reason, "message": message}},
         status={"phase": "Pending", "startTime": "2026-01-01T00:09:00Z"},
+        container={"image": "team/torch:2"},
+        spec=spec,
     )
-    one["spec"]["containers"][0]["image"] = "team/torch:2"
-    one["spec"].update(spec)
     told = None if events is None else typed(shapes.Event, events)
     return diagnose(jobs=[job(workers=1)], pods=[one], now=NOW, events=told)
 
@@ -177,8 +178,7 @@ def test_a_conflict_inside_the_scheduler_is_told_only_if_it_lasts() -> None:
         "message": 'binding rejected: Operation cannot be fulfilled on pods/binding "demo-0-abcde"',
         "lastTransitionTime": "2026-01-01T00:09:50Z",
     }
-    one = pod(0, status={"phase": "Pending", "conditions": [condition]})
-    del one["spec"]["nodeName"]
+    one = pod(0, status={"phase": "Pending", "conditions": [condition]}, spec={"nodeName": None})
     assert diagnose(jobs=[job(workers=1)], pods=[one], now=NOW) == []
     assert diagnose(jobs=[job(workers=1)], pods=[one], now=NOW + 60)
 

@@ -12,12 +12,13 @@ from tests.engines.kubernetes.typed import typed
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.diagnose import gone
 from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.workers import Loss
 
 AT = moment("2026-01-01T00:10:00Z") or 0.0
 
 
-def loss_of_gone(pods: list[Object], events: list[Object], until: float) -> Loss | None:
+def loss_of_gone(pods: list[Pod], events: list[Object], until: float) -> Loss | None:
     return gone.loss_of_gone(pods, typed(shapes.Event, events), until)
 
 
@@ -28,7 +29,7 @@ def event(
     return {"involvedObject": target, "reason": reason, "message": "low on memory", "lastTimestamp": at}
 
 
-def successor(**counts: str) -> Object:
+def successor(**counts: str) -> Pod:
     notes: dict[str, Any] = {names.COMPLETION_INDEX: "0", **counts}
     return pod(state=RUNNING, name="demo-0-later", generateName="demo-0-", uid="later", annotations=notes)
 

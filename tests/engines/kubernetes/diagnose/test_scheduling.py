@@ -82,10 +82,12 @@ def unscheduled(
         "message": message,
         "lastTransitionTime": "2026-01-01T00:09:00Z",
     }
-    one = pod(0, status={"phase": "Pending", "conditions": [condition], **(status or {})})
-    del one["spec"]["nodeName"]
-    one["spec"].update(spec)
-    one["spec"]["containers"][0]["resources"] = {"limits": limits or {}}
+    one = pod(
+        0,
+        status={"phase": "Pending", "conditions": [condition], **(status or {})},
+        spec={"nodeName": None, **spec},
+        container={"resources": {"limits": limits or {}}},
+    )
     return diagnose(
         jobs=[job(workers=1)],
         pods=[one],

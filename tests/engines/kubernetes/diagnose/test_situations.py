@@ -200,7 +200,7 @@ def test_gpus_that_no_node_has_free(
     tolerant = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
     holder = run_job("holder", picture, container=wants("2"))
     namespace.create(holder)
-    wait_until(namespace, "holder", lambda seen: any(map(is_running, seen.pods)), "to run")
+    wait_until(namespace, "holder", lambda seen: any(map(is_running, seen.read_pods())), "to run")
     situations = [
         Situation(
             name="unschedulable-gpus-taken",

@@ -171,7 +171,7 @@ def gpus_of(
     nodes: list[Object], pods: list[Object] | None = None, *, free_known: bool = True
 ) -> list[Finding]:
     read = typed(shapes.Node, nodes)
-    cluster = inventory.to_cluster(read, typed(shapes.Pod, pods or []), [], me=ME)
+    cluster = inventory.to_cluster(read, typed(shapes.Occupant, pods or []), [], me=ME)
     found = list(environment.check_gpus(cluster, read, free_known=free_known))
     assert all(map(worth_a_line, found))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from testbed.kubectl import Object
-from tests.engines.kubernetes.small import RECORD, RUNNING, ended, job, pod, record_object
+from tests.engines.kubernetes.small import RECORD, RUNNING, ended, job, pod_object, record_object
 from tests.engines.kubernetes.stand_in import StandIn, says
 
 from echelon.admission import plan_anywhere
@@ -48,7 +48,7 @@ def answers(leader: Object | None = None, *, shipped: dict[str, Any] = SHIPPED, 
     plan = plan_anywhere(replace(RECORD.job, framework="plain"))
     theirs["metadata"].setdefault("annotations", {})[names.PLAN] = write_plan(plan)
     maker = [{"kind": "Job", "name": "demo", "uid": "1", "controller": True}]
-    pods = [leader or pod(0, state=RUNNING, ownerReferences=maker)]
+    pods = [leader or pod_object(0, state=RUNNING, ownerReferences=maker)]
     lists = [says(200, {"metadata": {}, "items": items}) for items in ([theirs], pods)]
     return [says(200, record), *lists]
 
@@ -73,7 +73,7 @@ def test_a_run_that_is_being_stopped_is_left_alone(sent: Sending, stand_in: Stan
 
 
 def test_a_leader_that_has_ended_gets_nothing(sent: Sending, stand_in: StandIn) -> None:
-    stand_in.answer_with(answers()[0], *answers(pod(0, state=ended(1))))
+    stand_in.answer_with(answers()[0], *answers(pod_object(0, state=ended(1))))
     sent.deliver(REF, Quiet())
     assert len(stand_in.seen) == 4
 

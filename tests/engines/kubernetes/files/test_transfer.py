@@ -17,6 +17,7 @@ from tests.agent.trees import tree
 from tests.conftest import need_python
 from tests.engines.kubernetes.clock import Clock
 from tests.engines.kubernetes.local_pod import Pod
+from tests.engines.kubernetes.typed import as_pod
 
 from echelon.agent.files.tree import PARTIAL
 from echelon.bundle.zipapp import agent_archive
@@ -354,9 +355,9 @@ def test_a_pod_that_has_ended_is_not_tried_again(phase: str | None, gone: bool) 
         def exec(self, *_: object, **__: object) -> None:
             raise Refused("cannot exec in a container that has ended")
 
-        def find(self, *_: object) -> object:
+        def find_shape(self, *_: object) -> object:
             ended = {"metadata": {"name": "demo-1"}, "status": {"phase": phase}}
-            return None if phase is None else ended
+            return None if phase is None else as_pod(ended)
 
     with pytest.raises(Refused) as caught:
         pod_opener(Server(), "demo-1")(["send", "/x"])  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from echelon.engines.kubernetes.files.volumes import (
     remove_volume,
     to_volume,
 )
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.shapes import Claim
 from echelon.errors import Denied, InvalidJob, StateTrouble
 from echelon.model.engine.volume import Volume, check_unused
@@ -46,7 +47,7 @@ def volume(
     jobs: Sequence[Object] = (),
     policies: Mapping[str, str] | None = None,
 ) -> Volume:
-    return to_volume(typed(Claim, [claim])[0], pods, jobs, policies or {})
+    return to_volume(typed(Claim, [claim])[0], typed(Pod, pods), jobs, policies or {})
 
 
 def test_a_claim_that_waits_shows_what_it_wants() -> None:

@@ -17,6 +17,7 @@ from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow import follow
 from echelon.engines.kubernetes.follow.evidence import confirm, evidence
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.engines.kubernetes.state.standing import Told, standing
 from echelon.errors import Refused, Unreachable
@@ -78,8 +79,8 @@ def read(
 ) -> Event | None:
     """The end that is read of a run whose workers run and have written this, and whose record has an end."""
 
-    def read_pod(_: object, found: dict[str, Any]) -> Iterator[list[Line]]:
-        said = logs[1 if "-1-" in found["metadata"]["name"] else 0]
+    def read_pod(_: object, found: Pod) -> Iterator[list[Line]]:
+        said = logs[1 if "-1-" in found.metadata.name else 0]
         if isinstance(said, Exception):
             raise said
         yield [EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()) for each in said]

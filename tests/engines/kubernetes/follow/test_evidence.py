@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 from testbed.kubectl import Object
-from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, record_object, stored
+from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod_object, record_object, stored
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
+from tests.engines.kubernetes.typed import as_pod
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api
@@ -21,6 +22,7 @@ from echelon.engines.kubernetes.follow.evidence import evidence, glance, last_li
 from echelon.engines.kubernetes.follow.follow import read_events
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.standing import Told
 from echelon.engines.kubernetes.upkeep.tend import Tender
 from echelon.model.ends import failed
@@ -43,15 +45,18 @@ MADE: dict[str, Any] = {"ownerReferences": [{"kind": "Job", "name": "demo", "uid
 WORKER = {names.RUN: "demo", names.MANAGED_BY: "echelon", names.COMPONENT: names.WORKER}
 
 
-def worker(number: int, state: Object, *, losses: int = 0) -> Object:
+def worker_object(number: int, state: Object, *, losses: int = 0) -> Object:
     """A worker's pod, as its Job makes it."""
     notes = {names.COMPLETION_INDEX: str(number), names.FAILURE_COUNT: str(losses)}
-    made = pod(number, state=state, uid=f"pod-{number}", labels=WORKER, **MADE)
-    made["metadata"]["annotations"] = notes
-    return made
+    more: dict[str, Any] = {**MADE, "annotations": notes}
+    return pod_object(number, state=state, uid=f"pod-{number}", labels=WORKER, **more)
 
 
-def view(*pods: Object, jobs: list[Object] | None = None) -> View:
+def worker(number: int, state: Object, *, losses: int = 0) -> Pod:
+    return as_pod(worker_object(number, state, losses=losses))
+
+
+def view(*pods: Pod, jobs: list[Object] | None = None) -> View:
     found = stored(end=FORGED)
     made = [job()] if jobs is None else jobs
     for each in made:
@@ -59,7 +64,8 @@ def view(*pods: Object, jobs: list[Object] | None = None) -> View:
     return View(stored=replace(found, run=replace(found.run, plan=PLAN)), jobs=made, pods=list(pods))
 
 
-BOTH = (worker(0, RUNNING), worker(1, RUNNING))
+BOTH_OBJECTS = (worker_object(0, RUNNING), worker_object(1, RUNNING))
+BOTH = tuple(map(as_pod, BOTH_OBJECTS))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +81,7 @@ def test_whether_a_leader_says_that_its_run_is_over(
     api: Api, stand_in: StandIn, log: bytes, told: Told
 ) -> None:
     stand_in.answer_with(says(200, log))
-    assert last_lines(api, BOTH[0]) == told
+    assert last_lines(api, BOTH[0].metadata.name, names.CONTAINER) == told
 
 
 @pytest.mark.parametrize(
@@ -161,17 +167,17 @@ def row_of(api: Api, *, known: bool = True, all_of_it: bool = False) -> RunSumma
 
 @pytest.mark.core
 def test_ps_shows_that_a_run_goes_on_whatever_end_its_record_has(api: Api, stand_in: StandIn) -> None:
-    cluster(stand_in, AT_WORK, *BOTH)
+    cluster(stand_in, AT_WORK, *BOTH_OBJECTS)
     assert row_of(api).state == "running"
-    cluster(stand_in, AT_WORK + OVER, *BOTH)
+    cluster(stand_in, AT_WORK + OVER, *BOTH_OBJECTS)
     assert row_of(api).state == "failed", "it is over: its leader knows best how it ended"
     assert {seen.method for seen in stand_in.seen} == {"GET"}
 
 
 def test_ps_believes_no_record_while_workers_run_that_cannot_be_asked(api: Api, stand_in: StandIn) -> None:
-    cluster(stand_in, None, *BOTH)
+    cluster(stand_in, None, *BOTH_OBJECTS)
     assert row_of(api, all_of_it=True).state == "running", "the log cannot be read; status says the same"
-    stranger = {**BOTH[0], "metadata": {**BOTH[0]["metadata"], "ownerReferences": []}}
+    stranger = {**BOTH_OBJECTS[0], "metadata": {**BOTH_OBJECTS[0]["metadata"], "ownerReferences": []}}
     cluster(stand_in, None, stranger)
     stand_in.seen.clear()
     row_of(api)
@@ -240,15 +246,15 @@ def test_what_only_a_record_tells_is_not_written_into_it(api: Api, stand_in: Sta
 
 def test_of_a_leader_that_was_replaced_ps_says_what_a_closer_look_shows(api: Api, stand_in: StandIn) -> None:
     """It may not know yet that the run is over: the others, or the keeper, do."""
-    cluster(stand_in, AT_WORK, worker(0, RUNNING, losses=1))
+    cluster(stand_in, AT_WORK, worker_object(0, RUNNING, losses=1))
     assert row_of(api, known=False).state == "starting"
     assert row_of(api).state == "failed"
 
 
 def test_upkeep_goes_on_and_the_end_is_written_over(api: Api, stand_in: StandIn) -> None:
     claim = {"holder": "me", "until": 4e9}
-    leader = worker(0, ended(193, message='{"outcome": "failed", "exit_code": 3, "at": 5}'))
-    cluster(stand_in, AT_WORK, leader, worker(1, RUNNING), tender=claim)
+    leader = worker_object(0, ended(193, message='{"outcome": "failed", "exit_code": 3, "at": 5}'))
+    cluster(stand_in, AT_WORK, leader, worker_object(1, RUNNING), tender=claim)
     tender = Tender(api, REF, "me")
     assert tender.take()
     stand_in.seen.clear()

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import PATIENCE, wait_until
-from tests.engines.kubernetes.small import RUNNING, ended, pod
+from tests.engines.kubernetes.small import RUNNING, ended, pod, pod_object
 from tests.engines.kubernetes.stand_in import Answer, StandIn, cuts, refuses, says, streams, waits
+from tests.engines.kubernetes.typed import as_pod
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.http.stream import split_lines
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.logs import _Read, is_last_line, read_all, read_pod, read_recent
+from echelon.engines.kubernetes.pods import Pod
 from echelon.errors import Denied, Unreachable
 from echelon.model.output.log import EventLine, LogLine, is_gap, parse_line
 
@@ -35,7 +37,7 @@ def log(*lines: bytes) -> bytes:
     return b"".join(each + b"\n" for each in lines)
 
 
-def lines_of(api: Api, of: Object, **more: Any) -> Iterator[LogLine | EventLine]:
+def lines_of(api: Api, of: Pod, **more: Any) -> Iterator[LogLine | EventLine]:
     return itertools.chain.from_iterable(read_pod(api, of, **more))
 
 
@@ -139,11 +141,11 @@ def test_the_log_of_a_pod_that_has_got_the_name_of_another_is_not_its(
     api: Api, stand_in: StandIn, kind: str, now: str, read: list[str]
 ) -> None:
     maker = {"kind": kind, "name": "demo", "uid": "1", "controller": True}
-    first = pod(state=RUNNING, name="demo-worker-0", uid="the-first", ownerReferences=[maker])
+    first = pod_object(state=RUNNING, name="demo-worker-0", uid="the-first", ownerReferences=[maker])
     found = {**first, "metadata": {**first["metadata"], "uid": now}}
     answers = [streams([log(line(0), line(1))]), *([says(200, found)] if now else [])]
     stand_in.answer_with(streams([log(line(0))], then=cuts), *answers)
-    assert texts(lines_of(api, first, follow=True, ended=Flag(1))) == read
+    assert texts(lines_of(api, as_pod(first), follow=True, ended=Flag(1))) == read
 
 
 def test_a_log_that_nobody_can_read_any_more(api: Api, stand_in: StandIn) -> None:

@@ -45,7 +45,7 @@ def words(*changes: tuple[str, Object]) -> list[bytes]:
 
 
 def names(mirror: Mirror) -> list[str]:
-    return [each["metadata"]["name"] for each in mirror.of("Pod")]
+    return [each.metadata.name for each in mirror.pods()]
 
 
 def test_what_is_there_and_what_changes(api: Api, stand_in: StandIn, over: threading.Event) -> None:

@@ -21,6 +21,7 @@ from echelon.agent.task import NO_LEADER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.follow import evidence, follow
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.history import LeaderEvents
 from echelon.engines.kubernetes.state.outcome import finished_event
 from echelon.engines.kubernetes.state.standing import Evidence, standing
@@ -94,7 +95,7 @@ class Cluster:
         conditions = {"": (), "FailureTarget": ("FailureTarget",), "Failed": ("FailureTarget", "Failed")}
         return [job(*conditions[self.job], reason="PodFailurePolicy" if self.job else "", workers=3)]
 
-    def pods(self) -> list[Object]:
+    def pods(self) -> list[Pod]:
         found = []
         if self.leader == "runs":
             found.append(pod(0, state=RUNNING))
@@ -145,8 +146,8 @@ def seen(record: Cluster, jobs: Cluster, pods: Cluster) -> View:
 def read(view: View, logs: Cluster) -> Event | None:
     """The end, as one who looks at the run now reads it."""
 
-    def read_pod(_: object, found: Object) -> Iterator[list[Line]]:
-        said = logs.log(found["metadata"]["name"])
+    def read_pod(_: object, found: Pod) -> Iterator[list[Line]]:
+        said = logs.log(found.metadata.name)
         yield [EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()) for each in said]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -265,7 +266,7 @@ def test_lines_of_pods_that_the_watch_has_not_shown_are_read_before_the_run_coun
     """A short run: its Job is seen to be complete, and its pod not yet."""
     done = pod(0, state=ended(0, reason="Completed"), uid="pod-0", status={"phase": "Succeeded"})
     fresh = View(stored=stored(), jobs=[job("Complete")], pods=[done])
-    shown: Any = SimpleNamespace(is_ready=lambda _: True, of=lambda _: [], watch=lambda _: None)
+    shown: Any = SimpleNamespace(is_ready=lambda _: True, of=lambda _: [], pods=list, watch=lambda _: None)
 
     def read_pod(*_: object, **__: object) -> Iterator[list[Line]]:
         yield [LogLine(text="hello", at=1.0, worker=0, rank=0)]
@@ -288,10 +289,10 @@ def test_lines_of_a_worker_that_the_cluster_learns_of_late_are_waited_for(
     moments = iter([[leader, pod(1, state=WAITING, uid="pod-1")]] * 3)
     late = [leader, pod(1, state=RUNNING, uid="pod-1")]
     view = View(stored=stored(), jobs=[job(workers=2)], pods=[])
-    shown: Any = SimpleNamespace(is_ready=lambda _: True, of=lambda _: [], watch=lambda _: None)
+    shown: Any = SimpleNamespace(is_ready=lambda _: True, of=lambda _: [], pods=list, watch=lambda _: None)
 
-    def read_pod(_: object, found: Object, **__: object) -> Iterator[list[Line]]:
-        worker = int(found["metadata"]["uid"][-1])
+    def read_pod(_: object, found: Pod, **__: object) -> Iterator[list[Line]]:
+        worker = int(found.metadata.uid[-1])
         told = [{"kind": "worker-started", "at": 1.0, "worker": 1}, VERDICT, LAST] if worker == 0 else []
         lines = [EventLine(sequence=0, at=1.0, payload=json.dumps(each).encode()) for each in told]
         yield [LogLine(text=f"hello from {worker}", at=1.0, worker=worker, rank=worker), *lines]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import wait_until
 from tests.engines.kubernetes.follow.conftest import Threads
-from tests.engines.kubernetes.small import RUNNING, pod
+from tests.engines.kubernetes.small import RUNNING, pod_object
 from tests.engines.kubernetes.stand_in import Answer, StandIn, refuses, says, streams, waits
 
 from echelon.engines.kubernetes.client.api import Api, Object
@@ -31,7 +31,9 @@ def over() -> Iterator[threading.Event]:
 
 
 def pods(count: int) -> list[Object]:
-    return [pod(worker, state=RUNNING, uid=f"uid-{worker}", resourceVersion="1") for worker in range(count)]
+    return [
+        pod_object(worker, state=RUNNING, uid=f"uid-{worker}", resourceVersion="1") for worker in range(count)
+    ]
 
 
 def serve(stand_in: StandIn, found: list[Object], log: Answer, over: threading.Event) -> None:
@@ -52,7 +54,7 @@ def taken(lines: PodLines, count: int) -> list[tuple[str, str]]:
     def take() -> bool:
         for where, line in lines.take(0.1):
             if isinstance(line, LogLine):
-                got.append((where["metadata"]["uid"], line.text))
+                got.append((where.metadata.uid, line.text))
         return len(got) >= count
 
     wait_until(take, f"{count} lines")

@@ -9,10 +9,11 @@ import pytest
 from tests.engines.kubernetes.small import RUNNING, pod
 from tests.engines.kubernetes.stand_in import StandIn, streams
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.saved_logs import read_with_saved
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
+from echelon.engines.kubernetes.pods import Pod
 from echelon.model.output.log import LogLine, parse_line
 from echelon.model.status import WorkerStatus
 
@@ -43,7 +44,7 @@ def serve(stand_in: StandIn, logs: dict[str, bytes]) -> None:
     stand_in.answer_with(answer)
 
 
-def shown(api: Api, pods: list[Object], logs: Path | None) -> list[tuple[int | None, str]]:
+def shown(api: Api, pods: list[Pod], logs: Path | None) -> list[tuple[int | None, str]]:
     found = read_with_saved(api, pods, logs, WORKERS)
     return [(each.rank, each.text) for each in found if isinstance(each, LogLine)]
 

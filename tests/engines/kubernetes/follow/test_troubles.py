@@ -8,9 +8,10 @@ import pytest
 from tests.engines.kubernetes.small import RUNNING, WAITING, job, pod
 from tests.engines.kubernetes.stand_in import StandIn, refuses, says
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.engines.kubernetes.follow.troubles import find_troubles, out_of_touch
+from echelon.engines.kubernetes.pods import Pod
 from echelon.errors import Unreachable
 
 
@@ -19,7 +20,7 @@ def api(access: Access) -> Api:
     return Api(access, "ours", patience=0.1)
 
 
-def cut_off(*, leaves: bool) -> Object:
+def cut_off(*, leaves: bool) -> Pod:
     """A pod on a node that does not respond, deleted or not."""
     conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
     more: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:05:00Z"} if leaves else {}

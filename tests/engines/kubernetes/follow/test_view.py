@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.rendered import CASES, planned
 from tests.engines.kubernetes.small import job, pod, stored
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.follow.view import own_pods
-from echelon.engines.kubernetes.ownership.between import Between
+from echelon.engines.kubernetes.ownership.between import Between, Made
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 
 
@@ -22,7 +24,7 @@ def run_as(dialect: str) -> Stored:
     return replace(found, dialect=dialect, run=replace(found.run, plan=plan))
 
 
-def made_by(kind: str, name: str, uid: str, *, created: str | None = "100.0", **more: Any) -> dict[str, Any]:
+def made_by(kind: str, name: str, uid: str, *, created: str | None = "100.0", **more: Any) -> Pod:
     reference = {"kind": kind, "name": name, "uid": uid, "controller": True, **more}
     notes = {} if created is None else {names.CREATED: created}
     return pod(ownerReferences=[reference], annotations=notes)
@@ -72,12 +74,16 @@ def owned(kind: str, name: str, uid: str, *owner: str) -> dict[str, Any]:
     return {"kind": kind, "metadata": about}
 
 
+def tiers(*found: list[dict[str, Any]]) -> Between:
+    return Between(tiers=tuple(tuple(typed(Made, each)) for each in found))
+
+
 def between(dialect: str, *, of: str = "1", job: str = "7") -> Between:
     """What its controllers made of the run's object with the uid 1, or of another one."""
     if dialect == "mpijob":
-        return Between(tiers=((owned("Job", "demo-launcher", job, "MPIJob", "demo", of),),))
+        return tiers([owned("Job", "demo-launcher", job, "MPIJob", "demo", of)])
     jobset = owned("JobSet", "demo", "5", "TrainJob", "demo", of)
-    return Between(tiers=((jobset,), (owned("Job", "demo-node-0", job, "JobSet", "demo", "5"),)))
+    return tiers([jobset], [owned("Job", "demo-node-0", job, "JobSet", "demo", "5")])
 
 
 OF = {"mpijob": ("MPIJob", "demo-launcher"), "trainjob": ("TrainJob", "demo-node-0")}
@@ -107,5 +113,5 @@ def test_a_pod_whose_job_is_gone_or_has_lost_its_maker_counts_by_name_and_run() 
     assert own_pods(run, there, [leaving, earlier], nothing) == [leaving]
     jobs = between("trainjob").tiers[1]
     assert own_pods(run, there, [leaving, earlier], Between(tiers=((), jobs))) == [leaving]
-    alone = Between(tiers=((), (owned("Job", "demo-node-0", "7"),)))
+    alone = tiers([], [owned("Job", "demo-node-0", "7")])
     assert own_pods(run, there, [leaving], alone) == [], "no controller made that Job"

@@ -14,7 +14,6 @@ from echelon.engines.kubernetes.nodes.holders import leaders, mark_idle
 from echelon.engines.kubernetes.nodes.inventory import Seen
 from echelon.engines.kubernetes.nodes.usage import to_usage
 from echelon.engines.kubernetes.render import dialects
-from echelon.engines.kubernetes.state.workers import container_name
 from echelon.model.engine.usage import ClusterUsage, Holder
 
 TWO = container(gpu="2")
@@ -70,7 +69,7 @@ def test_every_pod_with_gpus_and_every_keeper_by_node_the_longest_first() -> Non
 def test_a_run_that_is_over_is_an_idle_holder() -> None:
     usage = busy()
     led = leaders(busy_cluster(), ME)
-    assert {run: pod["metadata"]["name"] for run, pod in led.items()} == {
+    assert {run: pod for run, (pod, _) in led.items()} == {
         "fm": "fm-0-abcde",
         "done": "done-0-abcde",
     }  # those of our namespace
@@ -91,9 +90,7 @@ def test_the_leader_of_every_kind_of_run_is_known(dialect: str) -> None:
         since(pod("second", "a", own, namespace=ME, labels=others), 1),
     ]
     led = leaders(seen([node("a", gpus=8)], pods), ME)
-    assert {run: (each["metadata"]["name"], container_name(each)) for run, each in led.items()} == {
-        "fm": ("first", known.CONTAINER)
-    }
+    assert led == {"fm": ("first", known.CONTAINER)}
 
 
 def test_idle_holders_come_first(capsys: pytest.CaptureFixture[str]) -> None:

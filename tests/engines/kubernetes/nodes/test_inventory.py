@@ -45,7 +45,7 @@ def cluster(
 ) -> Cluster:
     return inventory.to_cluster(
         typed(shapes.Node, nodes),
-        typed(shapes.Pod, pods or []),
+        typed(shapes.Occupant, pods or []),
         places(jobs or []),
         waiting or [],
         me=ME,

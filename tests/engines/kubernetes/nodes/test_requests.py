@@ -105,14 +105,14 @@ def test_a_pod_asks_for_the_most_that_it_has_at_any_moment(spec: Object) -> None
                 beside.append(each)
         moments.append(sum(map(asked, [*beside, *spec["containers"]])))
         overhead = to_thousandths(spec.get("overhead", {}).get(resource, "0"))
-        (shape,) = typed(shapes.Pod, [pod("p", "a", spec=spec)])
+        (shape,) = typed(shapes.Occupant, [pod("p", "a", spec=spec)])
         assert pod_requests(shape.spec).get(resource, 0) == max(moments) + overhead
 
 
 def test_a_limit_alone_is_a_request_and_the_pods_own_word_counts_most() -> None:
     both = {"resources": {"limits": {"cpu": "2", names.GPU: "1"}, "requests": {"cpu": "500m"}}}
-    (shape,) = typed(shapes.Pod, [pod("p", "a", both)])
+    (shape,) = typed(shapes.Occupant, [pod("p", "a", both)])
     assert pod_requests(shape.spec) == {"cpu": 500, names.GPU: 1000}
     whole = {"resources": {"requests": {"cpu": "3"}}, "containers": [both]}
-    (shape,) = typed(shapes.Pod, [pod("p", "a", spec=whole)])
+    (shape,) = typed(shapes.Occupant, [pod("p", "a", spec=whole)])
     assert pod_requests(shape.spec) == {"cpu": 3000, names.GPU: 1000}

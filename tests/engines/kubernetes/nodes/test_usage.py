@@ -40,7 +40,7 @@ def seen(
 ) -> Seen:
     return Seen(
         nodes=None if nodes is None else typed(shapes.Node, nodes),
-        pods=typed(shapes.Pod, pods or []),
+        pods=typed(shapes.Occupant, pods or []),
         places=places(jobs or []),
         waiting=waiting or [],
         all_namespaces=all_namespaces,

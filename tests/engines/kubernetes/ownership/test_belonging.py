@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.engines.kubernetes.typed import as_pod
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.ownership import belonging
@@ -73,10 +74,14 @@ def test_what_a_record_that_cannot_be_read_says_of_jobs_counts_for_nothing() -> 
 
 def test_a_pod_is_known_by_the_object_whose_controller_made_it() -> None:
     owner = {"kind": "Job", "name": "app", "uid": "job-1"}
-    assert belonging.is_made_by(thing({**owner, "controller": True}), {"job-1"})
-    assert not belonging.is_made_by(thing(owner), {"job-1"})
-    assert not belonging.is_made_by(thing({**owner, "controller": True, "uid": "job-0"}), {"job-1"})
-    assert not belonging.is_made_by(thing(), {"job-1", ""})
+
+    def is_made(*owners: dict[str, Any], makers: set[str]) -> bool:
+        return belonging.is_made_by(as_pod(thing(*owners)).metadata, makers)
+
+    assert is_made({**owner, "controller": True}, makers={"job-1"})
+    assert not is_made(owner, makers={"job-1"})
+    assert not is_made({**owner, "controller": True, "uid": "job-0"}, makers={"job-1"})
+    assert not is_made(makers={"job-1", ""})
 
 
 def test_what_is_left_is_named_in_one_line() -> None:

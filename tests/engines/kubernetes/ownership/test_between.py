@@ -36,7 +36,7 @@ def test_two_lists_for_a_trainjob(api: Api, stand_in: StandIn) -> None:
     stand_in.answer_with(says(200, SERVED), listing("demo"), listing("demo-node-0", "demo-ps-0"))
     found = read_between(api, "trainjob", ["demo"])
     assert found is not None
-    assert [[each["metadata"]["name"] for each in tier] for tier in found.tiers] == [
+    assert [[each.metadata.name for each in tier] for tier in found.tiers] == [
         ["demo"],
         ["demo-node-0", "demo-ps-0"],
     ]

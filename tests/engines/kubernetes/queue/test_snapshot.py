@@ -116,7 +116,7 @@ def seen_with(*jobs: dict[str, Any], bound: int = 0, all_namespaces: bool = True
     ]
     return Seen(
         nodes=[],
-        pods=typed(shapes.Pod, pods),
+        pods=typed(shapes.Occupant, pods),
         places=[place for each in read for place in dialect.places(each)],
         in_kueue=[found for each in read if (found := dialect.in_kueue(each)) is not None],
         all_namespaces=all_namespaces,

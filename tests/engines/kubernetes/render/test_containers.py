@@ -197,9 +197,11 @@ def test_an_api_server_that_goes_away_and_comes_back(
     away, back = api_outage
     api = Api(access_of(namespace), patience=120)
     start(api, "sleeper", image("python"), "import time; time.sleep(3600)")
-    watch = api.watch("ConfigMap", version=api.list("ConfigMap").version, timeout=300)
+    watch = api.watch("ConfigMap", dict, version=api.list("ConfigMap").version, timeout=300)
     made = api.create(config_map("one"))
-    assert next(watch)[1]["metadata"]["uid"] == made["metadata"]["uid"]
+    _, _, seen = next(watch)
+    assert seen is not None
+    assert seen["metadata"]["uid"] == made["metadata"]["uid"]
     running = api.exec("sleeper", ["sleep", "600"], container="main")
     ended: list[BaseException] = []
 
@@ -228,4 +230,4 @@ def test_an_api_server_that_goes_away_and_comes_back(
     assert not watcher.is_alive()
     # An API server that has just started remembers nothing of what was before.
     with pytest.raises(Gone):
-        list(api.watch("ConfigMap", version="1", timeout=30))
+        list(api.watch("ConfigMap", dict, version="1", timeout=30))

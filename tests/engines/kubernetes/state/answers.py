@@ -13,11 +13,10 @@ from functools import cached_property, lru_cache
 from typing import Self
 
 import pytest
-from testbed.kubectl import Object
 from tests.engines.kubernetes.api_server import ApiServer, Asked
 from tests.engines.kubernetes.state.evidence import NOW, REF, Case, agents_lines, keepers_objects
 
-from echelon.engines.kubernetes import ending
+from echelon.engines.kubernetes import ending, names
 from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.results.seen import see
 from echelon.engines.kubernetes.follow import follow
@@ -25,6 +24,7 @@ from echelon.engines.kubernetes.follow.evidence import STREAMED, ask_keeper, con
 from echelon.engines.kubernetes.follow.listing import list_runs
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.follow.view import View, look
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state import history, workers
 from echelon.engines.kubernetes.state.standing import standing, waits_again
 from echelon.engines.kubernetes.upkeep.decisions import RunView
@@ -44,7 +44,7 @@ class OneRun(ApiServer):
 
     def __init__(self, case: Case) -> None:
         kept = keepers_objects(case.facts.keeper)
-        super().__init__(case.record, *case.listed, *case.pods, *kept)
+        super().__init__(case.record, *case.listed, *case.listed_pods, *kept)
         self.case = case
 
     @property
@@ -139,7 +139,7 @@ def _waited(run: OneRun, *, led: bool) -> str:
     return GOES_ON
 
 
-def _hear(run: OneRun, pod: Object, leader: history.LeaderEvents) -> None:
+def _hear(run: OneRun, pod: Pod, leader: history.LeaderEvents) -> None:
     with suppress(EchelonError):  # it is tried again, and nothing comes
         for line in itertools.chain.from_iterable(read_pod(run.api, pod, events_only=True)):
             if isinstance(line, EventLine):
@@ -194,10 +194,10 @@ def actions(run: OneRun) -> str:
 def top(run: OneRun) -> str:
     """Whether the GPUs are shown as held without work; "-" where no leader runs."""
     leaders = workers.leader_pods(run.case.pods)
-    found = [pod for pod in leaders if pod["status"]["phase"] == "Running"]
+    found = [pod for pod in leaders if pod.status.phase == "Running"]
     if not found:
         return "-"
-    return OVER if find_over(run.api, {REF.name: found[-1]}) else GOES_ON
+    return OVER if find_over(run.api, {REF.name: (found[-1].metadata.name, names.CONTAINER)}) else GOES_ON
 
 
 def _outcome(end: Event | None) -> str:

@@ -12,10 +12,12 @@ import msgspec
 from testbed.kubectl import Object
 from tests.engines.kubernetes.situations import run_job
 from tests.engines.kubernetes.state.facts import Facts, all_facts
+from tests.engines.kubernetes.typed import typed
 
 from echelon.agent.task import INTERRUPTED, LEFT_FOR_GOOD, NO_LEADER, RANK_FAILED, RUN_OVER
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.follow.view import View, to_view
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored, keys, read
 from echelon.engines.kubernetes.render.task import write_plan
 from echelon.model.job import Job
@@ -59,7 +61,7 @@ class Case:
     facts: Facts
     stored: Stored
     jobs: Sequence[Object]
-    pods: Sequence[Object]
+    pods: Sequence[Pod]
     waiting: Sequence[Object]
     leader_lines: Sequence[bytes] | None
     peer_lines: Sequence[bytes] | None
@@ -67,6 +69,7 @@ class Case:
     now: float
     record: Object
     listed: Sequence[Object]
+    listed_pods: Sequence[Object]
 
     @property
     def view(self) -> View:
@@ -83,7 +86,9 @@ def case_of(facts: Facts) -> Case:
     two = facts.jobs.startswith("two")
     listed, leaders, peers = _jobs(facts.jobs, facts.phase), _leaders(facts.leader), _peers(facts.peer, two)
     said = facts.phase, facts.stop, facts.end, facts.fetched, facts.keeper != "-"
-    view = to_view(_read(*said), listed, [*leaders, *peers])
+    listed_pods = [*leaders, *peers]
+    view = to_view(_read(*said), listed, typed(Pod, listed_pods))
+    own = {pod.metadata.uid for pod in view.pods}
     return Case(
         id=str(facts),
         facts=facts,
@@ -97,6 +102,7 @@ def case_of(facts: Facts) -> Case:
         now=NOW,
         record=_record(*said),
         listed=listed,
+        listed_pods=[pod for pod in listed_pods if pod["metadata"]["uid"] in own],
     )
 
 
@@ -389,8 +395,8 @@ def agents_lines(case: Case, pod: str) -> Sequence[bytes] | None:
     """What a pod's log has, by its name: of one that was replaced, what it had written by then; None if it
     cannot be read.
     """
-    mine = [each for each in case.pods if each["metadata"]["name"] == pod]
-    newest = [each["metadata"]["name"] for each in case.pods if _is_newest(each, case.pods)]
+    mine = [each for each in case.pods if each.metadata.name == pod]
+    newest = [each.metadata.name for each in case.pods if _is_newest(each, case.pods)]
     if not mine:
         return case.keeper_lines
     if pod not in newest:
@@ -399,13 +405,13 @@ def agents_lines(case: Case, pod: str) -> Sequence[bytes] | None:
     return case.leader_lines if _number(mine[0]) == 0 else case.peer_lines
 
 
-def _number(pod: Object) -> int:
-    return 1 if pod["spec"]["nodeName"] == "node-1" else 0
+def _number(pod: Pod) -> int:
+    return 1 if pod.spec.node_name == "node-1" else 0
 
 
-def _is_newest(pod: Object, pods: Sequence[Object]) -> bool:
+def _is_newest(pod: Pod, pods: Sequence[Pod]) -> bool:
     mine = [each for each in pods if _number(each) == _number(pod)]
-    return pod is max(mine, key=lambda each: each["metadata"]["creationTimestamp"])
+    return pod is max(mine, key=lambda each: each.metadata.creation_timestamp or "")
 
 
 @cache

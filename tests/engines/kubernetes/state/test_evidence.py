@@ -42,7 +42,7 @@ def test_the_objects_of_a_case_are_its_runs_own() -> None:
 def _worker(case: Case, which: str) -> bool:
     """Whether the pods of a worker are there as the facts say."""
     node = {"leader": "node-0", "peer": "node-1"}[which]
-    found = [each for each in case.pods if each["spec"]["nodeName"] == node]
+    found = [each for each in case.pods if each.spec.node_name == node]
     two = ("replaced", "replacing", "killed-replaced", "killed-replacing", "killed-refailed")
     word = getattr(case.facts, which)
     return len(found) == (0 if word == "none" else 2 if word in two else 1)

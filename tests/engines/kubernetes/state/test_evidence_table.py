@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
-from testbed.kubectl import Object
 from tests.engines.kubernetes.state.evidence import Case, agents_lines, all_cases
 
 from echelon.engines.kubernetes.follow.logs import is_last_line
@@ -42,7 +41,9 @@ def looks(case: Case) -> Iterator[tuple[str, Evidence]]:
     for source, worker, raw in sources:
         old = [pod for pod in workers.leader_pods(case.pods)[:-1] if source == "leader"]
         for pod in old:
-            for line in since_last_gap(parse_line(each, 0) for each in agents_lines(case, named(pod)) or ()):
+            for line in since_last_gap(
+                parse_line(each, 0) for each in agents_lines(case, pod.metadata.name) or ()
+            ):
                 list(leader.read(line, case.pods))
         heard = since_last_gap(parse_line(each, worker) for each in raw or ())
         for line in heard:
@@ -52,10 +53,6 @@ def looks(case: Case) -> Iterator[tuple[str, Evidence]]:
             first = leader.told.has_lines
         asked.add(source)
         yield source, replace(known, told=replace(leader.told, has_lines=first), asked=frozenset(asked))
-
-
-def named(pod: Object) -> str:
-    return str(pod["metadata"]["name"])
 
 
 def gist(found: Standing) -> str | None:

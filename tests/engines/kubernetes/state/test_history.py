@@ -113,7 +113,9 @@ def test_a_leader_that_replaces_another_does_not_know_how_it_was_lost_and_the_cl
     assert alone.cause == convert(guess, RootCause)
     leader = LeaderEvents()
     seen = load("lost-preempted")
-    (lost,) = leader.read(line(0, said("worker-lost", 2.0, worker=0, reason="told to leave")), seen.pods)
+    (lost,) = leader.read(
+        line(0, said("worker-lost", 2.0, worker=0, reason="told to leave")), seen.read_pods()
+    )
     assert "preempted" in (lost.reason or "")
     for pods in ([], [pod(0, state=RUNNING)]):  # the pod that knows it is gone
         (again,) = LeaderEvents.read(leader, began_again, pods)
@@ -185,7 +187,7 @@ def test_a_log_without_any_state_tells_what_it_has() -> None:
 
 
 def test_a_worker_that_was_taken_away_is_told_with_its_kind() -> None:
-    pods = load("lost-drained").pods
+    pods = load("lost-drained").read_pods()
     cause = {"summary": "worker 0 was lost: told to leave", "kind": "worker-left", "worker": 0}
     lines = [
         line(0, said("worker-lost", 1.0, worker=0, reason="told to leave")),
@@ -199,7 +201,7 @@ def test_a_worker_that_was_taken_away_is_told_with_its_kind() -> None:
 
 def test_a_notice_says_how_the_worker_is_taken_away() -> None:
     told = said("notice", 2.0, worker=0, reason="its agent was told to leave (SIGTERM)", grace=30.0)
-    (event,) = LeaderEvents().read(line(0, told), load("lost-preempted").pods)
+    (event,) = LeaderEvents().read(line(0, told), load("lost-preempted").read_pods())
     assert "preempted" in (event.reason or "")
     assert (event.disruption, event.grace) == ("preempted", 30.0)
     (unknown,) = LeaderEvents().read(line(0, told), [])
@@ -208,7 +210,7 @@ def test_a_notice_says_how_the_worker_is_taken_away() -> None:
 
 def test_an_eviction_is_known_at_the_end_though_its_pod_is_gone() -> None:
     cause = {"summary": "worker 0 was lost: told to leave", "kind": "worker-left", "worker": 0}
-    leader, pods = LeaderEvents(), load("lost-drained").pods
+    leader, pods = LeaderEvents(), load("lost-drained").read_pods()
     assert list(leader.read(line(0, said("failed", 1.0, cause=cause)), pods))
     assert list(leader.read(line(1, said("verdict", 2.0, outcome="failed", exit_code=1, cause=cause)), []))
     found = finish(leader.told, stored(), []).cause

@@ -50,7 +50,7 @@ def test_a_worker_is_preempted(
     try:
         limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
         namespace.create(run_job("humble", image("python"), container=limits, kept=True))
-        wait_until(namespace, "humble", lambda seen: any(map(is_running, seen.pods)), "to run")
+        wait_until(namespace, "humble", lambda seen: any(map(is_running, seen.read_pods())), "to run")
         namespace.create(run_job("proud", image("python"), container=limits, priorityClassName=name))
         seen = wait_for_kind(namespace, "humble", "preempted")
         keep("lost-preempted", seen, namespace.namespace)
@@ -73,7 +73,7 @@ def test_a_volume_is_tied_to_another_node(
     namespace.create(claim("data"))
     here, there = ({"kubernetes.io/hostname": name} for name in real_nodes[:2])
     namespace.create(run_job("first", image("python"), nodeSelector=here, **on_claim("data")))
-    wait_until(namespace, "first", lambda seen: any(map(is_running, seen.pods)), "to run")
+    wait_until(namespace, "first", lambda seen: any(map(is_running, seen.read_pods())), "to run")
     namespace.create(run_job("second", image("python"), nodeSelector=there, **on_claim("data")))
     keep("unschedulable-volume", wait_for_kind(namespace, "second", "unschedulable"), namespace.namespace)
 
@@ -96,7 +96,7 @@ def test_nodes_are_drained_tainted_and_lost(
     here = {"kubernetes.io/hostname": spare_node}
     for run in ("drained", "sent-away"):
         namespace.create(run_job(run, picture, nodeSelector=here, kept=True))
-        wait_until(namespace, run, lambda seen: any(map(is_running, seen.pods)), "to run")
+        wait_until(namespace, run, lambda seen: any(map(is_running, seen.read_pods())), "to run")
 
     which = ["--pod-selector", "echelon.dev/run=drained", "--ignore-daemonsets", "--delete-emptydir-data"]
     draining = subprocess.Popen(
@@ -114,7 +114,10 @@ def test_nodes_are_drained_tainted_and_lost(
 
     kubectl("taint", "node", spare_node, "maintenance=now:NoExecute")
     seen = wait_until(
-        namespace, "sent-away", lambda seen: seen.pods and all(map(has_ended, seen.pods)), "to have left"
+        namespace,
+        "sent-away",
+        lambda seen: seen.pods and all(map(has_ended, seen.read_pods())),
+        "to have left",
     )
     keep("lost-sent-away", seen, namespace.namespace)
     assert seen.troubles()[0].kind == "evicted"
@@ -123,9 +126,11 @@ def test_nodes_are_drained_tainted_and_lost(
     kubectl("taint", "node", spare_node, "maintenance-")
 
     namespace.create(run_job("cut-off", picture, nodeSelector=here, tolerations=IMPATIENT))
-    wait_until(namespace, "cut-off", lambda seen: any(map(is_running, seen.pods)), "to run")
+    wait_until(namespace, "cut-off", lambda seen: any(map(is_running, seen.read_pods())), "to run")
     whole.kill_node(spare_node)
-    seen = wait_until(namespace, "cut-off", lambda seen: any(map(is_cut_off, seen.pods)), "to be missed")
+    seen = wait_until(
+        namespace, "cut-off", lambda seen: any(map(is_cut_off, seen.read_pods())), "to be missed"
+    )
     keep("lost-node-silent", seen, namespace.namespace)
     assert seen.troubles()[0].kind == "node-lost"
     seen = wait_until(

@@ -15,6 +15,7 @@ from tests.engines.kubernetes.taken import load
 
 from echelon.agent.task import GAVE_WAY, TOLD_TO_LEAVE
 from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render.dialects import end_of as end_of_jobs
 from echelon.engines.kubernetes.state.outcome import explain, finished_event
@@ -22,14 +23,14 @@ from echelon.engines.kubernetes.state.standing import Evidence, Standing, standi
 from echelon.model.event import Event, RootCause
 
 
-def stand(found: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> Standing:
+def stand(found: Stored, jobs: Sequence[Object], pods: Sequence[Pod]) -> Standing:
     return standing(Evidence(stored=found, jobs=jobs, pods=pods), 1e9)
 
 
 # Ends
 def end_of(name: str, **about: Any) -> Event | None:
     seen = load(name)
-    return finished_event(stored(**about), seen.jobs, seen.pods)
+    return finished_event(stored(**about), seen.jobs, seen.read_pods())
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_how_a_run_ended(name: str, outcome: str, code: int, words: str | None) 
     assert (end.outcome, end.exit_code) == (outcome, code)
     assert (end.cause.summary if end.cause else end.reason) == words
     seen = load(name)
-    found = stand(stored(), seen.jobs, seen.pods)
+    found = stand(stored(), seen.jobs, seen.read_pods())
     assert (found.state, found.end) == (outcome, end)
     assert 0 <= seen.at - end.at < 60
 
@@ -104,8 +105,8 @@ def test_a_leader_that_ended_the_run_without_a_readable_verdict() -> None:
 
 def test_the_cluster_knows_more_of_a_lost_worker_than_the_leader() -> None:
     leader = pod(0, state=ended(193, message=verdict("failed", 117, cause=LOST)))
-    lost = pod(1, state=ended(137, reason="OOMKilled"))
-    lost["spec"]["containers"][0]["resources"] = {"limits": {"memory": "2Gi"}}
+    limits = {"resources": {"limits": {"memory": "2Gi"}}}
+    lost = pod(1, state=ended(137, reason="OOMKilled"), container=limits)
     end = finished_event(stored(), [job()], [leader, lost])
     assert end is not None
     assert end.cause is not None
@@ -133,7 +134,7 @@ def test_a_leader_that_was_made_to_leave_is_told_how() -> None:
 
 
 def test_an_eviction_is_told_as_one() -> None:
-    (one,) = load("lost-drained").pods
+    (one,) = load("lost-drained").read_pods()
     left = RootCause(summary=f"worker 0 was lost: {TOLD_TO_LEAVE}", kind="worker-left", worker=0)
     told = explain(left, [one])
     assert (told.kind, told.disruption) == ("worker-evicted", "drained")
@@ -160,8 +161,8 @@ def test_a_rank_that_the_memory_limit_killed_is_told_so() -> None:
     cause = RootCause(
         summary="rank 1 was killed by SIGKILL: out of memory?", worker=1, rank=1, signal="SIGKILL"
     )
-    member = pod(1, state=ended(0, reason="OOMKilled"))
-    member["spec"]["containers"][0]["resources"] = {"limits": {"memory": "2Gi"}}
+    limits = {"resources": {"limits": {"memory": "2Gi"}}}
+    member = pod(1, state=ended(0, reason="OOMKilled"), container=limits)
     told = explain(cause, [pod(0, state=RUNNING), member])
     assert told.summary == "rank 1 was killed by SIGKILL: out of memory, the limit is 2Gi"
     assert explain(cause, [pod(0, state=RUNNING)]) == cause
@@ -225,11 +226,12 @@ def test_a_failing_jobs_leader_is_heard_out_unless_its_node_is_gone() -> None:
     lost = pod(1, state=ended(7))
     leaving = pod(0, state=RUNNING, deletionTimestamp="2026-01-01T00:02:30Z")
     assert finished_event(stored(), [failing], [leaving, lost]) is None
-    leaving["status"]["conditions"] = [
+    silent = [
         {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:02:10Z"},
         {"type": "ContainersReady", "status": "True"},
     ]
-    end = finished_event(stored(), [failing], [leaving, lost])
+    gone = pod(0, state=RUNNING, deletionTimestamp="2026-01-01T00:02:30Z", status={"conditions": silent})
+    end = finished_event(stored(), [failing], [gone, lost])
     assert end is not None
     assert end.cause is not None
     assert end.cause.summary == "worker 1 was lost: its agent exited with code 7"
@@ -346,7 +348,7 @@ def test_several_jobs_end_together() -> None:
     ],
 )
 def test_the_row_of_a_run(
-    about: dict[str, Any], jobs: list[Object], pods: list[Object], state: str, reason: str | None
+    about: dict[str, Any], jobs: list[Object], pods: list[Pod], state: str, reason: str | None
 ) -> None:
     row = stand(stored(**about), jobs, pods)
     assert (row.state, row.reason) == (state, reason)

@@ -11,6 +11,7 @@ from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RUNNING, WAITING, ended, job, pod, stored
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import finished_event
 from echelon.engines.kubernetes.state.standing import Evidence, Standing, Told, standing, told_end
@@ -18,13 +19,13 @@ from echelon.model.event import Event
 
 
 def stand(
-    found: Stored, jobs: Sequence[Object], pods: Sequence[Object], waiting: Sequence[Object] = ()
+    found: Stored, jobs: Sequence[Object], pods: Sequence[Pod], waiting: Sequence[Object] = ()
 ) -> Standing:
     return standing(Evidence(stored=found, jobs=jobs, pods=pods, waiting=waiting), 1e9)
 
 
 def settled(
-    found: Stored, jobs: Sequence[Object], pods: Sequence[Object], waiting: Sequence[Object] = ()
+    found: Stored, jobs: Sequence[Object], pods: Sequence[Pod], waiting: Sequence[Object] = ()
 ) -> Event | None:
     return stand(found, jobs, pods, waiting).end
 
@@ -56,7 +57,7 @@ CUT_OFF = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "st
         ([], [pod(state=RUNNING)]),
     ],
 )
-def test_an_end_in_the_record_of_a_run_that_goes_on_is_none(jobs: list[Object], pods: list[Object]) -> None:
+def test_an_end_in_the_record_of_a_run_that_goes_on_is_none(jobs: list[Object], pods: list[Pod]) -> None:
     assert settled(stored(end=SAID), jobs, pods) is None
 
 
@@ -64,7 +65,7 @@ def test_an_end_in_the_record_of_a_run_that_waits_is_none() -> None:
     assert settled(stored(end=SAID, started=False), [], [], [job(suspend=True)]) is None
 
 
-def replacing(state: Object) -> Object:
+def replacing(state: Object) -> Pod:
     """The pod of worker 0 after one that was lost."""
     return pod(state=state, annotations={names.COMPLETION_INDEX: "0", names.FAILURE_COUNT: "1"})
 
@@ -84,7 +85,7 @@ def test_a_pod_that_has_replaced_another_shows_that_the_run_goes_on_once_it_runs
         ([job()], [replacing(WAITING)]),  # a pod that comes for the one which told the end
     ],
 )
-def test_the_record_tells_most_of_an_end_that_nothing_denies(jobs: list[Object], pods: list[Object]) -> None:
+def test_the_record_tells_most_of_an_end_that_nothing_denies(jobs: list[Object], pods: list[Pod]) -> None:
     end = settled(stored(end=SAID), jobs, pods)
     assert end is not None
     assert end.reason == "as the record has it"
@@ -138,7 +139,7 @@ def test_a_job_that_contradicts_the_record_is_believed(said: str, jobs: list[Obj
     ],
 )
 def test_what_nothing_but_the_record_tells(
-    about: dict[str, Any], jobs: list[Object], pods: list[Object], why: str
+    about: dict[str, Any], jobs: list[Object], pods: list[Pod], why: str
 ) -> None:
     assert stand(stored(end=SAID, **about), jobs, pods).doubt == why
 

@@ -12,6 +12,7 @@ from tests.engines.kubernetes.small import RUNNING, ended, pod
 
 from echelon.agent.task import INTERRUPTED, RUN_OVER
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import SUBMISSION, Stop, Stored
 from echelon.engines.kubernetes.render.dialects import job as dialect
 from echelon.engines.kubernetes.state import whole
@@ -95,7 +96,7 @@ LEFT = [pod(0, state=ended(RUN_OVER))]
     ],
 )
 def test_what_goes_on_after_the_end(
-    end: Event, about: dict[str, Any], there: list[Object], pods: list[Object], some: bool
+    end: Event, about: dict[str, Any], there: list[Object], pods: list[Pod], some: bool
 ) -> None:
     found = whole.left_over(end, stored(owners=TIED, **about), there, pods)
     assert named(found) == (NAMES[1:] if some else ())

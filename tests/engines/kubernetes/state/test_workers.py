@@ -10,7 +10,8 @@ from tests.engines.kubernetes.small import RUNNING, WAITING, ended, pod
 from tests.engines.kubernetes.taken import load
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.fields import clock, condition_of, moment
+from echelon.engines.kubernetes.fields import clock, moment
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.outcome import verdict_of
 from echelon.engines.kubernetes.state.workers import (
     container_end,
@@ -28,7 +29,7 @@ from echelon.engines.kubernetes.state.workers import (
 # Pods
 
 
-def how(one: Object) -> str | None:
+def how(one: Pod) -> str | None:
     loss = loss_of(one)
     return None if loss is None else loss.how
 
@@ -36,10 +37,7 @@ def how(one: Object) -> str | None:
 def test_a_pods_worker_is_its_jobs_first_and_its_own_index() -> None:
     assert worker_of(pod(3)) == 3
     assert worker_of(pod(5, first=4)) == 5
-    bare = pod(2)
-    bare["metadata"]["labels"] = {names.COMPLETION_INDEX: "2"}
-    del bare["metadata"]["annotations"]
-    assert worker_of(bare) == 2
+    assert worker_of(pod(2, labels={names.COMPLETION_INDEX: "2"}, annotations=None)) == 2
 
 
 def test_incarnations_come_oldest_first() -> None:
@@ -52,8 +50,8 @@ def test_incarnations_come_oldest_first() -> None:
 
 
 def test_incarnations_of_the_same_second_come_by_their_failures() -> None:
-    first, second = pod(0, name="demo-0-z"), pod(0, name="demo-0-a")
-    second["metadata"]["annotations"][names.FAILURE_COUNT] = "1"
+    notes = {names.COMPLETION_INDEX: "0", names.FAILURE_COUNT: "1"}
+    first, second = pod(0, name="demo-0-z"), pod(0, name="demo-0-a", annotations=notes)
     assert leader_pods([second, first]) == [first, second]
 
 
@@ -75,7 +73,7 @@ def test_a_container_starts_runs_and_ends(
 
 
 def test_a_container_whose_command_could_not_start_has_no_log() -> None:
-    (one,) = load("start-no-python").pods
+    (one,) = load("start-no-python").read_pods()
     assert has_ended(one)
     assert not has_started(one)
 
@@ -135,9 +133,10 @@ def test_no_termination_message_breaks_the_reading(text: str) -> None:
     ],
 )
 def test_how_a_worker_was_lost(name: str, words: str | None) -> None:
-    (one,) = load(name).pods
-    since = (condition_of(one, "Ready") or {}).get("lastTransitionTime")
-    chance = {"{since}": clock(since), "{node}": one["spec"].get("nodeName", "")}
+    (one,) = load(name).read_pods()
+    ready = one.status.condition("Ready")
+    since = clock(ready.last_transition_time if ready else None)
+    chance = {"{since}": since, "{node}": one.spec.node_name}
     for mark, found in chance.items():
         words = words and words.replace(mark, found)
     assert how(one) == words
@@ -155,7 +154,7 @@ def test_how_a_worker_was_lost(name: str, words: str | None) -> None:
     ],
 )
 def test_a_worker_that_was_well_and_taken_away(name: str, kind: str | None) -> None:
-    (one,) = load(name).pods
+    (one,) = load(name).read_pods()
     assert disruption_of(loss_of(one)) == kind
 
 

@@ -10,8 +10,10 @@ import pytest
 from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RUNNING, ended, job, own_job, pod, stored, view
 
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.follow.view import View
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.upkeep.actions import (
     Action,
     DropPayload,
@@ -41,7 +43,7 @@ def due(seen: View, **more: Any) -> list[Action]:
     return decide(RunView(objects=seen, **more), NOW)
 
 
-def cut_off(*, leaves: bool) -> Object:
+def cut_off(*, leaves: bool) -> Pod:
     """A pod on a node that does not respond, deleted or not."""
     conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
     more: dict[str, Any] = {"deletionTimestamp": LEAVES} if leaves else {}
@@ -63,7 +65,7 @@ def test_a_record_whose_submission_was_cut_off_is_tied_to_its_jobs() -> None:
 
 
 def test_a_dead_nodes_pod_is_freed_once_its_time_is_over() -> None:
-    assert due(view(pods=[cut_off(leaves=True)])) == [FreePod(pod="demo-1-abcde")]
+    assert due(view(pods=[cut_off(leaves=True)])) == [FreePod(pod="demo-1-abcde", uid="demo-1-abcde")]
     assert due(view(pods=[cut_off(leaves=False)])) == []
     assert due(view(pods=[pod(1, state=RUNNING, deletionTimestamp=LEAVES)])) == []
     seen = RunView(objects=view(pods=[cut_off(leaves=True)]))
@@ -97,7 +99,7 @@ def test_a_stop_that_was_left_in_the_record_is_carried_out() -> None:
     assert due(view(stop=given_up)) == [EndJobs()], "the tender that gave up was killed before it ended them"
 
 
-def admitted(*pods: Object, ago: float = 100.0, **more: Any) -> View:
+def admitted(*pods: Pod, ago: float = 100.0, **more: Any) -> View:
     """A gang of two that was admitted, as far as its pods are there."""
     seen = view(pods=list(pods), started=True)
     nodes = more.pop("nodes", ("node-a", "node-b"))
@@ -111,10 +113,8 @@ def admitted(*pods: Object, ago: float = 100.0, **more: Any) -> View:
     return replace(seen, stored=replace(seen.stored, **about))
 
 
-def pending(worker: int, **about: Any) -> Object:
-    made = pod(worker, status={"phase": "Pending"}, **about)
-    del made["spec"]["nodeName"]
-    return made
+def pending(worker: int, **about: Any) -> Pod:
+    return pod(worker, status={"phase": "Pending"}, spec={"nodeName": None}, **about)
 
 
 def test_a_gang_that_is_not_whole_in_time_is_rolled_back() -> None:
@@ -136,11 +136,10 @@ def test_a_gang_that_is_not_whole_in_time_is_rolled_back() -> None:
 def test_a_gang_that_was_whole_once_is_never_rolled_back() -> None:
     assert due(admitted(pod(0), pod(1), ago=1.0)) == [SeeWhole()]
     assert due(admitted(pod(0), pending(1), whole=True)) == []
-    replaced = pending(1)
-    replaced["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] = "1"
+    index = {names.COMPLETION_INDEX: "1"}
+    replaced = pending(1, annotations={**index, names.FAILURE_COUNT: "1"})
     assert due(admitted(pod(0), replaced)) == [SeeWhole()], "its tender was away when it was whole"
-    evicted = pending(1)
-    evicted["metadata"]["annotations"]["batch.kubernetes.io/job-index-ignored-failure-count"] = "2"
+    evicted = pending(1, annotations={**index, names.EVICTION_COUNT: "2"})
     assert due(admitted(pod(0), evicted)) == [SeeWhole()]
     done = own_job()
     done["status"]["succeeded"] = 1

@@ -8,7 +8,9 @@ from typing import Any, Self
 
 import pytest
 from tests.conftest import wait_until
+from tests.engines.kubernetes.typed import as_pod
 
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.watched import lines
 from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines
 from echelon.errors import Denied, Refused, Unreachable
@@ -38,11 +40,10 @@ class Logs:
         self.asked: list[str] = []  # the times from which on logs were asked for
         self.names: dict[str, str] = {}  # uids of pods that have got a name since
 
-    def is_replaced(self, _kind: str, known: dict[str, Any]) -> bool:
-        name, uid = known["metadata"]["name"], known["metadata"]["uid"]
+    def is_replaced(self, _kind: str, name: str, uid: str, **_: object) -> bool:
         return self.names.get(name, uid) != uid
 
-    def find(self, _kind: str, name: str, **_: object) -> dict[str, Any] | None:
+    def find_shape(self, _kind: str, _shape: type[Pod], name: str, **_: object) -> Pod | None:
         """The pod, ended when there is no further answer."""
         return pod(name, "Running" if len(self._answers[name]) > 1 else "Succeeded")
 
@@ -52,12 +53,13 @@ class Logs:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
-def pod(name: str, phase: str = "Running") -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "uid": name},
+def pod(name: str, phase: str = "Running", uid: str = "") -> Pod:
+    found = {
+        "metadata": {"name": name, "uid": uid or name},
         "spec": {"containers": [{"name": "pytorch"}]},
         "status": {"phase": phase},
     }
+    return as_pod(found)
 
 
 def stamped(second: int, text: str) -> bytes:
@@ -151,8 +153,7 @@ def test_a_pod_that_has_got_the_name_of_another_is_read_as_itself() -> None:
     """The connection broke with the first pod; the name leads to the second one from then on."""
     old = Log([stamped(1, "one"), stamped(2, "two"), Unreachable("away")])
     new = Log([stamped(5, "first"), stamped(6, "second"), stamped(7, "third")])
-    first, second = pod("a"), pod("a")
-    second["metadata"]["uid"] = "another"
+    first, second = pod("a"), pod("a", uid="another")
 
     class Replaced(Logs):
         def logs(self, pod: str, **_: Any) -> Log:

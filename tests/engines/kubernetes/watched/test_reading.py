@@ -98,7 +98,7 @@ TUNING = [
 def test_a_trainjobs_pods_are_those_of_its_jobsets_jobs(api: Api, stand_in: StandIn) -> None:
     serve(stand_in, {"pods": TUNING, **TIERS})
     seen = read_one(api, parse_address("trainjob/tune"), TRAINJOB)
-    assert {number: each["metadata"]["name"] for number, each in seen.pods.items()} == {0: "tune-node-0-0-a"}
+    assert {number: each.metadata.name for number, each in seen.pods.items()} == {0: "tune-node-0-0-a"}
     assert seen.restarts == 2, "as its own JobSet says"
 
 
@@ -127,7 +127,7 @@ def test_pods_that_a_controller_makes_itself(api: Api, stand_in: StandIn, word: 
     serve(stand_in, {"pods": pods, **TIERS})
     specs = {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 1}}}
     seen = read_one(api, parse_address(f"{word}/bert"), thing("bert", "m1", spec=specs))
-    found = sorted(each["metadata"]["name"] for each in seen.pods.values())
+    found = sorted(each.metadata.name for each in seen.pods.values())
     assert found == ["launcher", "worker-0"][word == "pytorchjob" :]
 
 

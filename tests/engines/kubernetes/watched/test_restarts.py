@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.engines.kubernetes.typed import typed
 from tests.engines.kubernetes.watched.test_state import RUNNING, ended, job
 from tests.engines.kubernetes.watched.test_state import pod as operators_pod
 
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.watched.kinds import parse_address
 from echelon.engines.kubernetes.watched.restarts import Replacements
 from echelon.engines.kubernetes.watched.state import events_of, record_of, see, with_replaced
@@ -66,7 +68,7 @@ def train(*conditions: str) -> Object:
 
 
 def status(word: str, job: Object, *pods: Object, attempts: int = 0) -> Status:
-    seen = see(parse_address(f"{word}/mnist"), job, pods, attempts=attempts)
+    seen = see(parse_address(f"{word}/mnist"), job, typed(Pod, pods), attempts=attempts)
     ref = RunRef(engine="k8s", name=f"{word}/mnist", namespace="team")
     return fold(opening_status(record_of(ref, seen)), events_of(seen))
 
@@ -133,7 +135,9 @@ def replaced(*looks: tuple[Object, list[str]]) -> list[Status]:
         pods = [operators_pod("master" if not at else "worker", max(0, at - 1), RUNNING) for at in range(3)]
         for each, uid in zip(pods, uids, strict=False):
             each["metadata"]["uid"] = uid
-        seen = with_replaced(see(parse_address("pytorchjob/mnist"), made, pods[: len(uids)]), known)
+        seen = with_replaced(
+            see(parse_address("pytorchjob/mnist"), made, typed(Pod, pods[: len(uids)])), known
+        )
         ref = RunRef(engine="k8s", name="pytorchjob/mnist", namespace="team")
         found.append(fold(opening_status(record_of(ref, seen)), events_of(seen)))
     return found

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.engines.kubernetes.typed import typed
 
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.watched.kinds import labels_of, parse_address, selector
 from echelon.engines.kubernetes.watched.state import events_of, record_of, see
 from echelon.errors import InvalidJob
@@ -72,7 +74,7 @@ PODS = [pod("worker", 1, RUNNING), pod("master", 0, RUNNING), pod("worker", 0, R
 
 def status(job: dict[str, Any], pods: list[dict[str, Any]]) -> Status:
     address = parse_address("pytorchjob/mnist")
-    seen = see(address, job, pods)
+    seen = see(address, job, typed(Pod, pods))
     ref = RunRef(engine="k8s", name="pytorchjob/mnist", namespace="team")
     return fold(opening_status(record_of(ref, seen)), events_of(seen))
 
@@ -165,7 +167,7 @@ def test_a_trainjob_is_a_jobset() -> None:
         }
         pods.append(each)
     train = {**job(), "spec": {"trainer": {"numNodes": 2}}}
-    seen = see(address, train, pods)
+    seen = see(address, train, typed(Pod, pods))
     assert (seen.groups, list(seen.pods)) == ((("node", 2),), [0, 1])
     done = see(address, {**job("Complete"), "spec": {}}, [])
     assert events_of(done)[-1].outcome == "succeeded"

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from echelon.engines.abilities import Put
+from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, Conflict, NotThere, Object
 from echelon.engines.kubernetes.fields import below
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
@@ -61,10 +62,14 @@ class ClusterManifests:
         _undo(api, objects, done)
 
     def pods(self, ref: RunRef) -> Mapping[int, Mapping[str, Any]]:
-        """The newest pod of each worker."""
+        """The newest pod of each worker, with all that the API server says of it."""
         api = self._connect()
-        pods = pods_of(api, read_record(api, ref))
-        return {worker: mine[-1] for worker, mine in pods_by_worker(pods).items()}
+        by_worker = pods_by_worker(pods_of(api, read_record(api, ref)))
+        newest = {worker: mine[-1] for worker, mine in by_worker.items()}
+        listed = api.list("Pod", selector=names.selector(ref.name, names.WORKER)).items if newest else ()
+        there = {each["metadata"]["uid"]: each for each in listed}
+        whole = {worker: there.get(pod.metadata.uid) for worker, pod in newest.items()}
+        return {worker: found for worker, found in whole.items() if found is not None}
 
 
 def _try(api: Api, objects: Sequence[dict[str, Any]]) -> list[Put]:

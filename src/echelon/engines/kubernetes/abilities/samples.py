@@ -72,7 +72,7 @@ class PodSampling:
             return
         command = names.agent_command(view.stored.run.job.python, "samples", names.SAMPLES, *more)
         container = workers.container_name(leaders[-1])
-        with api.exec(leaders[-1]["metadata"]["name"], command, container=container) as running:
+        with api.exec(leaders[-1].metadata.name, command, container=container) as running:
             for line in _lines(running, left):
                 if not line:
                     continue

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from echelon.engines.abilities import choose_rank
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.abilities.terminal import has_terminal, join
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.follow.view import pods_of, read_record
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import Unavailable
@@ -40,16 +41,15 @@ class PodShell:
         return 1 if code is None else code
 
 
-def running_pod(pods: Sequence[Object], run: str, worker: int) -> str:
+def running_pod(pods: Sequence[Pod], run: str, worker: int) -> str:
     """The name of the worker's pod, if one runs."""
     mine = workers.pods_by_worker(pods).get(worker, [])
     running = [pod for pod in mine if workers.is_running(pod)]
     if running:
-        return str(running[-1]["metadata"]["name"])
+        return running[-1].metadata.name
     state = "has no pod"
     if mine and workers.has_ended(mine[-1]):
         state = "has ended"
     elif mine:
-        leaving = mine[-1]["metadata"].get("deletionTimestamp")
-        state = "is about to end" if leaving else "does not run yet"
+        state = "is about to end" if mine[-1].metadata.leaves else "does not run yet"
     raise Unavailable(f"worker {worker} of run {run!r} {state}", hint=f"`echelon status {run}` says more")

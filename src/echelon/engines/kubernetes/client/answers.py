@@ -5,11 +5,14 @@ that could not be run. This module is the one place that finds out. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 
-from echelon.engines.kubernetes.client.border import admit
+from echelon.engines.decoding import decode
+from echelon.engines.kubernetes.client import border
 from echelon.engines.kubernetes.client.channels import exit_code_of
 from echelon.engines.kubernetes.client.http.refusals import (
     Object,
@@ -21,6 +24,22 @@ from echelon.engines.kubernetes.client.http.refusals import (
 from echelon.engines.kubernetes.client.http.stream import split_lines
 from echelon.engines.kubernetes.client.login.access import Access
 from echelon.errors import Unreachable
+
+T = TypeVar("T")
+Change = tuple[str, str, T | None]
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Versioned(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Versioned = msgspec.field(default_factory=_Versioned)
 
 
 def read_object(content: bytes, access: Access) -> Object:
@@ -42,20 +61,41 @@ def no_api_server(access: Access, why: str = "") -> Unreachable:
     )
 
 
+def reader_of(kind: str, shape: type[T]) -> Callable[[msgspec.Raw], T | None]:
+    """What reads an object of a kind; None from it for one that is damaged."""
+
+    def read(raw: msgspec.Raw) -> T | None:
+        with suppress(border.Damaged):
+            found = border.decode(raw, shape)
+            return found if not isinstance(found, dict) or border.admit(kind, found) is not None else None
+        return None
+
+    return read
+
+
 def read_events(
-    pieces: Iterable[bytes], kind: str, request: Request, access: Access
-) -> Iterator[tuple[str, Object]]:
-    """The events of a watch; an ERROR event is raised."""
+    pieces: Iterable[bytes], read: Callable[[msgspec.Raw], T | None], request: Request, access: Access
+) -> Iterator[Change[T]]:
+    """The events of a watch: what happened, the version since, and the object; None for a bookmark, or for an
+    object that is damaged. An ERROR event is raised.
+    """
     for line in filter(None, split_lines(pieces)):
-        event = read_object(line, access)
-        change, obj = event.get("type"), event.get("object")
-        if not isinstance(change, str) or not isinstance(obj, dict):
-            raise no_api_server(access)
-        if change == "ERROR":
-            raise from_status(obj, request, access)
-        found = obj if change == "BOOKMARK" else admit(kind, obj)
-        if found is not None:
-            yield change, found
+        try:
+            event = decode(line, _Event)
+            if event.type == "ERROR":
+                raise from_status(read_object(bytes(event.object), access), request, access)
+            found = None if event.type == "BOOKMARK" else read(event.object)
+            version = _version_of(event.object)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise no_api_server(access) from None
+        yield event.type, version, found
+
+
+def _version_of(raw: msgspec.Raw) -> str:
+    try:
+        return decode(raw, _Object).metadata.resource_version
+    except msgspec.ValidationError:
+        return ""
 
 
 def read_exit_code(content: bytes, request: Request, access: Access) -> int:

@@ -9,11 +9,17 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
-from echelon.engines.kubernetes.client.answers import no_api_server, read_events, read_object
+from echelon.engines.kubernetes.client.answers import (
+    Change,
+    no_api_server,
+    read_events,
+    read_object,
+    reader_of,
+)
 from echelon.engines.kubernetes.client.border import Damaged, admit, admit_all, decode
 from echelon.engines.kubernetes.client.http.refusals import (
     AlreadyThere,
@@ -59,10 +65,10 @@ _MERGE = "application/merge-patch+json"
 
 
 @frozen
-class Listing:
+class Listing(Generic[T]):
     """Objects, and the resource version from which a watch continues."""
 
-    items: list[Object]
+    items: list[T]
     version: str
 
 
@@ -111,15 +117,14 @@ class Api:
             return False
         return True
 
-    def is_replaced(self, kind: str, known: Object) -> bool:
+    def is_replaced(self, kind: str, name: str, uid: str, *, namespace: str | None = None) -> bool:
         """Whether the name of an object that was read before is another's now."""
-        about = known["metadata"]
-        found = self.find(kind, str(about["name"]), namespace=about.get("namespace"))
-        return found is not None and found["metadata"].get("uid") != about.get("uid")
+        found = self.find(kind, name, namespace=namespace)
+        return found is not None and found["metadata"].get("uid") != uid
 
     def list(
         self, kind: str, *, selector: str = "", fields: str = "", namespace: str | None = None
-    ) -> Listing:
+    ) -> Listing[Object]:
         """All matching objects of a kind, from all pages."""
 
         def fetch(limit: int, mark: str) -> Object:
@@ -146,10 +151,23 @@ class Api:
         namespace: str | None = None,
     ) -> Sequence[T]:
         """All matching objects of a kind, parsed into `shape`: fields that it does not have are dropped."""
+        return self.listing(kind, shape, selector=selector, fields=fields, namespace=namespace).items
+
+    def listing(
+        self,
+        kind: str,
+        shape: type[T],
+        *,
+        selector: str = "",
+        fields: str = "",
+        namespace: str | None = None,
+    ) -> Listing[T]:
+        """The same, and from where on they can be watched."""
         page = partial(self._page, kind, selector, fields, namespace)
         size = _LARGE_PAGE if kind in ("Node", "Pod") else PAGE
-        found = read_shapes(page, shape, self.access, size)
-        return [each for each in found if not isinstance(each, dict) or admit(kind, each) is not None]
+        found, version = read_shapes(page, shape, self.access, size)
+        items = [each for each in found if not isinstance(each, dict) or admit(kind, each) is not None]
+        return Listing(items=items, version=version)
 
     def _page(
         self, kind: str, selector: str, fields: str, namespace: str | None, limit: int, mark: str
@@ -250,13 +268,14 @@ class Api:
     def watch(
         self,
         kind: str,
+        shape: type[T],
         *,
         selector: str = "",
         version: str,
         timeout: float,
-    ) -> Stream[tuple[str, Object]]:
-        """Changes of objects after `version`: ADDED, MODIFIED, DELETED, and BOOKMARK, whose object has only a
-        newer version.
+    ) -> Stream[Change[T]]:
+        """Changes of objects after `version`: ADDED, MODIFIED, DELETED, and BOOKMARK, which has only a newer
+        version.
 
         The stream ends after `timeout` seconds, raises Gone if the version is too old and Unreachable if the
         connection is lost; `close` ends it from any thread."""
@@ -271,7 +290,7 @@ class Api:
         return self._session.stream(
             path,
             request,
-            lambda pieces: read_events(pieces, kind, request, self.access),
+            lambda pieces: read_events(pieces, reader_of(kind, shape), request, self.access),
             params=params,
             read=timeout + GRACE,
             ends_in_silence=True,

@@ -5,10 +5,10 @@ server may answer for it. Behind this border a field that the engine reads has t
 it, or it is missing, which every reader copes with. What a text says is not checked here: its readers do
 (`record` for records). Pure.
 
-Objects with a shape of their kind (`shapes`) are read into it at once (`decode`): one with a field of another
-type is damaged, and hides no other. Others stay dictionaries (`admit`): what is of another type is taken out,
-`metadata`, `spec` and `status` are always there, an entry of a list without what it is known by is left out,
-and so is an object without a name."""
+Objects with a shape of their kind (`shapes`, `pods`) are read into it at once (`decode`): one with a field of
+another type is damaged, and hides no other. Others stay dictionaries (`admit`): what is of another type is
+taken out, `metadata`, `spec` and `status` are always there, an entry of a list without what it is known by is
+left out, and so is an object without a name."""
 
 from __future__ import annotations
 
@@ -56,12 +56,6 @@ _META: Shape = {
 _NAMED: Shape = [{"name!": str}]
 _CONDITIONS: Shape = [{"type!": str, "status": str, "reason": str, "message": str, "lastTransitionTime": str}]
 _RESOURCES: Shape = {"requests": _AMOUNTS, "limits": _AMOUNTS}
-_STATE: Shape = {
-    "waiting": {"reason": str, "message": str},
-    "running": {"startedAt": str},
-    "terminated": {"exitCode": int, "signal": int, "reason": str, "message": str, "finishedAt": str},
-}
-_STATUSES: Shape = [{"name!": str, "state": _STATE, "lastState": _STATE}]
 _SELECTOR_TERMS: Shape = [{"matchExpressions": [{"key!": str, "operator": str, "values": [str]}]}]
 _POD: Shape = {
     "nodeName": str,
@@ -145,26 +139,13 @@ _SHAPES: Mapping[str, Shape] = {
             "egress": [{"to": _PEERS, "ports": _PORTS}],
         }
     },
-    "Pod": {
-        "spec": _POD,
-        "status": {
-            "phase": str,
-            "reason": str,
-            "message": str,
-            "startTime": str,
-            "nominatedNodeName": str,
-            "conditions": _CONDITIONS,
-            "containerStatuses": _STATUSES,
-            "initContainerStatuses": _STATUSES,
-        },
-    },
     "ResourceQuota": {"spec": {"hard": _AMOUNTS}, "status": {"hard": _AMOUNTS, "used": _AMOUNTS}},
     _REVIEW: {"status": {"userInfo": {"username": str}}},
 }
 
 
 def decode(content: bytes | msgspec.Raw, shape: type[T]) -> T:
-    """The object that the server wrote, in its shape (`shapes`): what the shape does not name is skipped, and
+    """The object that the server wrote, in its shape: what the shape does not name is skipped, and
     a null is a field that is not there, as it is to the server. Raises Damaged for an object with a field of
     another type, or without one that it must have, and msgspec's errors for what is no JSON.
     """

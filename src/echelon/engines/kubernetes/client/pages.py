@@ -23,8 +23,9 @@ T = TypeVar("T")
 _MOST_PAGES = 20_000  # two million objects
 
 
-class _Mark(msgspec.Struct):
+class _Mark(msgspec.Struct, rename="camel"):
     more: str = msgspec.field(name="continue", default="")
+    resource_version: str = ""
 
 
 class _Page(msgspec.Struct, Generic[T]):
@@ -62,8 +63,11 @@ def read_pages(fetch: Callable[[int, str], P], mark_of: Callable[[P], str], size
             )
 
 
-def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Access, size: int) -> list[T]:
-    """Every object of a list as a `shape`: `page(limit, mark)` is one page as the server wrote it.
+def read_shapes(
+    page: Callable[[int, str], bytes], shape: type[T], access: Access, size: int
+) -> tuple[list[T], str]:
+    """Every object of a list as a `shape`, and the list's version: `page(limit, mark)` is one page as the
+    server wrote it.
 
     An object that does not have the shape is left out: it must not hide the others."""
     decoder = decoder_of(_Page[shape])  # type: ignore[valid-type]
@@ -89,4 +93,4 @@ def read_shapes(page: Callable[[int, str], bytes], shape: type[T], access: Acces
         return _Page(metadata=raw.metadata, items=found)
 
     pages = read_pages(fetch, lambda each: each.metadata.more, size)
-    return [item for each in pages for item in each.items or ()]
+    return [item for each in pages for item in each.items or ()], pages[-1].metadata.resource_version

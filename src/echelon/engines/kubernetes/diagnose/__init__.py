@@ -29,7 +29,8 @@ from echelon.engines.kubernetes.diagnose.trouble import (
     limit_note,
     report,
 )
-from echelon.engines.kubernetes.fields import condition_of, moment, one_line, whole_number
+from echelon.engines.kubernetes.fields import moment, one_line, whole_number
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import (
     START_ERRORS,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "Trouble", "diagnose", "gives_up", "limit_note"]
 
+_UNTOLD = shapes.DatedCondition(type="PodScheduled")
 _SCHEDULER_SILENCE = 10.0  # seconds within which a scheduler has looked at a new pod
 _SCHEDULER_FAILED = "SchedulerError"  # the reason in a condition of a try that was no verdict on the nodes
 _CONFLICT = 30.0  # seconds for which such tries are no news
@@ -82,7 +84,7 @@ _OTHER_LOSS: tuple[Kind, str] = ("lost", "`echelon logs` has its last lines")
 def diagnose(
     *,
     jobs: Sequence[Object],
-    pods: Sequence[Object],
+    pods: Sequence[Pod],
     now: float,
     events: Sequence[shapes.Event] | None = (),
     nodes: Sequence[shapes.Node] | None = None,
@@ -135,16 +137,16 @@ class _Look:
         self._cluster = cluster
         self._now = now
 
-    def at_worker(self, worker: int, pods: Sequence[Object], *, restarts: bool) -> Iterator[Finding]:
+    def at_worker(self, worker: int, pods: Sequence[Pod], *, restarts: bool) -> Iterator[Finding]:
         """The troubles of one worker, whose incarnations are given, the oldest first."""
         pod = pods[-1]
-        events = self._events.of("Pod", pod["metadata"]["name"], pod["metadata"].get("uid"))
+        events = self._events.of("Pod", pod.metadata.name, pod.metadata.uid)
         loss = loss_of(pod)
         if loss is not None:
             yield self._lost(worker, pods, loss, restarts=restarts)
         elif has_ended(pod) or is_running(pod):
             return
-        elif not (pod.get("spec") or {}).get("nodeName"):
+        elif not pod.spec.node_name:
             yield from self._unscheduled(worker, pod, events)
         else:
             finding = waiting_trouble(pod, events, self._now)
@@ -153,7 +155,7 @@ class _Look:
             if finding is not None:
                 yield finding
 
-    def _lost(self, worker: int, pods: Sequence[Object], loss: Loss, *, restarts: bool) -> Finding:
+    def _lost(self, worker: int, pods: Sequence[Pod], loss: Loss, *, restarts: bool) -> Finding:
         pod, end = pods[-1], container_end(pods[-1])
         if end is not None and end.reason in START_ERRORS:
             return start_trouble(pod, end.message, end.at or None)
@@ -169,12 +171,12 @@ class _Look:
         text = f"{who} was lost{times}: {loss.how}"
         return Finding(kind=kind, text=text, workers=(worker,), hint=hint, since=loss_time(pod))
 
-    def _unscheduled(self, worker: int, pod: Object, events: Sequence[ClusterEvent]) -> Iterator[Finding]:
-        condition = condition_of(pod, "PodScheduled") or {}
-        since = moment(condition.get("lastTransitionTime"))
-        begun = moment(pod["metadata"].get("creationTimestamp"))
-        if condition.get("reason") == "SchedulingGated":
-            gates = ", ".join(each["name"] for each in pod["spec"].get("schedulingGates") or [])
+    def _unscheduled(self, worker: int, pod: Pod, events: Sequence[ClusterEvent]) -> Iterator[Finding]:
+        told = pod.status.condition("PodScheduled") or _UNTOLD
+        since = moment(told.last_transition_time)
+        begun = moment(pod.metadata.creation_timestamp)
+        if told.reason == "SchedulingGated":
+            gates = ", ".join(each.name for each in pod.spec.scheduling_gates)
             yield Finding(
                 kind="unschedulable",
                 text=f"{{who}} cannot start before the scheduling gate is removed: {gates}",
@@ -183,10 +185,10 @@ class _Look:
                 since=since,
             )
             return
-        if condition.get("reason") == _SCHEDULER_FAILED and self._now - (since or self._now) < _CONFLICT:
+        if told.reason == _SCHEDULER_FAILED and self._now - (since or self._now) < _CONFLICT:
             return  # another scheduler, or an older look at the pod, was in the way: it tries again
-        message = one_line(condition.get("message"))
-        if not condition or (not message and condition.get("status") != "True"):
+        message = one_line(told.message)
+        if not message and told.status != "True":
             if begun is not None and self._now - begun >= _SCHEDULER_SILENCE:
                 # A scheduler that has found a node reports nothing until the pod's claims are bound.
                 if stuck := self._claim_troubles(worker, pod, begun):
@@ -208,23 +210,23 @@ class _Look:
         yield self._no_node(worker, pod, unfit, events, since)
 
     def _claim_troubles(
-        self, worker: int, pod: Object, since: float | None, missing: str | None = None
+        self, worker: int, pod: Pod, since: float | None, missing: str | None = None
     ) -> list[Finding]:
         """What is wrong with the pod's claims; where they cannot be seen, with the one reported missing."""
         known = self._claims or {}
-        named = claims_of(pod["spec"]) if self._claims is not None else [missing] if missing else []
+        named = claims_of(pod.spec) if self._claims is not None else [missing] if missing else []
         looked = (claim_trouble(name, known.get(name), self._events, worker, since) for name in named)
         return [each for each in looked if each is not None]
 
     def _no_node(
-        self, worker: int, pod: Object, unfit: Unfit, events: Sequence[ClusterEvent], since: float | None
+        self, worker: int, pod: Pod, unfit: Unfit, events: Sequence[ClusterEvent], since: float | None
     ) -> Finding:
         claims = self._claims or {}
-        tied = [name for name in claims_of(pod["spec"]) if is_tied(claims.get(name))]
+        tied = [name for name in claims_of(pod.spec) if is_tied(claims.get(name))]
         why, hint = explain_unfit(unfit, pod, self._nodes, self._cluster, tied)
         verb = "has room for" if lacks_room(unfit) else "will take"
         text = f"no node {verb} {{who}}: {why}"
-        nominated = (pod.get("status") or {}).get("nominatedNodeName")
+        nominated = pod.status.nominated_node_name
         scaling = last_of(events, *_SCALING, *_NOT_SCALING)
         kind: Kind = "unschedulable"
         if nominated:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from shlex import quote
-from typing import Any
 
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events
 from echelon.engines.kubernetes.diagnose.trouble import Finding
 from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.pods import Spec
 from echelon.engines.kubernetes.shapes import Claim, ClaimSpec
 
 _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 
 
-def claims_of(spec: Mapping[str, Any]) -> list[str]:
+def claims_of(spec: Spec) -> list[str]:
     """The claims that a pod mounts, each once."""
-    names = [
-        volume["persistentVolumeClaim"]["claimName"]
-        for volume in spec.get("volumes") or []
-        if volume.get("persistentVolumeClaim")
-    ]
-    return list(dict.fromkeys(names))
+    sources = (volume.persistent_volume_claim for volume in spec.volumes)
+    return list(dict.fromkeys(each.claim_name for each in sources if each is not None))
 
 
 def claim_trouble(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, Events, last_of
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
 from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.quantities import to_thousandths
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ _RANGE = re.compile(r"(?:maximum|minimum) \S+ usage per \S+ is|max limit to requ
 
 
 def missing_pods(
-    job: Object, pods: Sequence[Object], missing: Sequence[int], events: Events, now: float
+    job: Object, pods: Sequence[Pod], missing: Sequence[int], events: Events, now: float
 ) -> list[Finding]:
     """Why those workers of a Job have no pod; empty if its controller has had no time yet."""
     if not missing:
         return []
-    newest = max((moment(pod["metadata"].get("creationTimestamp")) or 0.0 for pod in pods), default=0.0)
+    newest = max((moment(pod.metadata.creation_timestamp) or 0.0 for pod in pods), default=0.0)
     about = job["metadata"]
     refusal = last_of(events.of("Job", about["name"], about.get("uid")), "FailedCreate")
     if refusal is not None and refusal.last >= newest:

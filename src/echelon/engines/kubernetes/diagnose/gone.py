@@ -6,15 +6,12 @@ so that only who watched the run has seen how."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.diagnose.cluster_events import read_event
 from echelon.engines.kubernetes.fields import whole_number
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.workers import Loss
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Object
 
 KEPT = 3600.0  # seconds for which a cluster keeps Events, unless it is told otherwise
 _SLACK = 5.0  # seconds by which the clocks of nodes may differ
@@ -27,13 +24,13 @@ _HOW: Mapping[str, Callable[[str], Loss]] = {
 }
 
 
-def loss_of_gone(pods: Sequence[Object], events: Sequence[shapes.Event], until: float) -> Loss | None:
+def loss_of_gone(pods: Sequence[Pod], events: Sequence[shapes.Event], until: float) -> Loss | None:
     """How the last pod of a worker was lost that is not among its `pods`, the oldest of which comes first;
     it was lost before `until`.
     """
     if not pods:
         return None
-    left, start = {str(each["metadata"].get("uid")) for each in pods}, _start_of_names(pods[-1])
+    left, start = {each.metadata.uid for each in pods}, _start_of_names(pods[-1])
     told = []
     for event in events:
         target, how = event.involved_object, _HOW.get(event.reason)
@@ -44,17 +41,17 @@ def loss_of_gone(pods: Sequence[Object], events: Sequence[shapes.Event], until: 
                 told.append((known.last, how(known.message)))
     if told:
         return max(told, key=lambda each: each[0])[1]
-    counts = pods[-1]["metadata"].get("annotations") or {}
+    counts = pods[-1].metadata.annotations
     failed, taken = (
-        whole_number(counts.get(name) or "") for name in (names.FAILURE_COUNT, names.EVICTION_COUNT)
+        whole_number(counts.get(name, "")) for name in (names.FAILURE_COUNT, names.EVICTION_COUNT)
     )
     if taken and not failed:
         return Loss(kind="node", how="its pod was taken away, as by a preemption, an eviction or a drain")
     return None
 
 
-def _start_of_names(pod: Object) -> str:
+def _start_of_names(pod: Pod) -> str:
     """What the names of a worker's pods begin with: the Job controller adds something random."""
-    metadata = pod["metadata"]
-    name, stem = str(metadata["name"]), str(metadata["name"]).rpartition("-")[0] + "-"
-    return stem if metadata.get("generateName") == stem else name
+    name = pod.metadata.name
+    stem = name.rpartition("-")[0] + "-"
+    return stem if pod.metadata.generate_name == stem else name

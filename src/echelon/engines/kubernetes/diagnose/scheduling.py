@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.diagnose.nodes import (
@@ -17,14 +16,12 @@ from echelon.engines.kubernetes.diagnose.nodes import (
     product_trouble,
     untolerated,
 )
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.state.workers import worker_container
 from echelon.model.engine.cluster import Cluster, free_gpus
 from echelon.model.resources import format_memory
 from echelon.values import frozen
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Object
 
 _WHOLE = re.compile(r"^0/(?P<total>\d{1,9}) nodes are available(?:: (?P<why>.*))?$")
 # What the scheduler adds after its reasons: whether preemption would help.
@@ -77,7 +74,7 @@ def read_scheduler(message: str) -> Unfit:
 
 def explain_unfit(
     unfit: Unfit,
-    pod: Object,
+    pod: Pod,
     nodes: Sequence[shapes.Node] | None,
     cluster: Cluster | None,
     tied_claims: Sequence[str] = (),
@@ -114,7 +111,7 @@ def _explain(
     count: int,
     what: str,
     total: int,
-    pod: Object,
+    pod: Pod,
     nodes: Sequence[shapes.Node] | None,
     cluster: Cluster | None,
     tied_claims: Sequence[str],
@@ -149,7 +146,7 @@ def _shortage(
     count: int,
     resource: str,
     total: int,
-    pod: Object,
+    pod: Pod,
     nodes: Sequence[shapes.Node] | None,
     cluster: Cluster | None,
 ) -> tuple[int, str, str]:
@@ -179,7 +176,7 @@ def _shortage(
 
 
 def _taint(
-    count: int, what: str, total: int, pod: Object, nodes: Sequence[shapes.Node] | None
+    count: int, what: str, total: int, pod: Pod, nodes: Sequence[shapes.Node] | None
 ) -> tuple[int, str, str]:
     named = _TAINT.search(what)  # Kubernetes before 1.36 names it
     taints = untolerated(pod, nodes or ())
@@ -201,7 +198,7 @@ def _taint(
     return (-1 if best else 3), f"{ours} tainted {', '.join(texts)}", hint
 
 
-def _labels(count: int, total: int, pod: Object, nodes: Sequence[shapes.Node] | None) -> tuple[int, str, str]:
+def _labels(count: int, total: int, pod: Pod, nodes: Sequence[shapes.Node] | None) -> tuple[int, str, str]:
     hint = "`kubectl get nodes --show-labels` shows what nodes have; see --node-selector"
     if nodes is not None:
         product = product_trouble(pod, nodes)
@@ -228,12 +225,9 @@ def _taint_text(taint: shapes.Taint) -> str:
     return f"{taint.key}{value}{effect}"
 
 
-def _asked(pod: Object, resource: str) -> str:
-    resources = worker_container(pod.get("spec") or {}).get("resources") or {}
-    for part in ("requests", "limits"):
-        if resource in (resources.get(part) or {}):
-            return str(resources[part][resource])
-    return ""
+def _asked(pod: Pod, resource: str) -> str:
+    resources = worker_container(pod.spec).resources
+    return str(((resources.limits or {}) | (resources.requests or {})).get(resource, ""))
 
 
 def _most_free(resource: str, asked: int, cluster: Cluster | None, *, everywhere: bool) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes.diagnose.cluster_events import ClusterEvent, last_of
 from echelon.engines.kubernetes.diagnose.pulling import read_pull_error
 from echelon.engines.kubernetes.diagnose.trouble import Finding, Kind
 from echelon.engines.kubernetes.fields import moment, one_line
+from echelon.engines.kubernetes.pods import Pod, Waiting
 from echelon.engines.kubernetes.state.workers import (
     container_state,
     node_name,
@@ -20,9 +20,6 @@ from echelon.engines.kubernetes.state.workers import (
     worker_container,
     worker_of,
 )
-
-if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Object
 
 _PULL_REASONS = (
     "ErrImagePull",
@@ -52,19 +49,20 @@ _SANDBOX_ID = re.compile(r' (?:for|of) (?:pod )?sandbox "[0-9a-f]{16,}"')
 _VOLUME = re.compile(r'for volume "(?P<name>[^"]+)"')
 
 
-def waiting_trouble(pod: Object, events: Sequence[ClusterEvent], now: float) -> Finding | None:
+def waiting_trouble(pod: Pod, events: Sequence[ClusterEvent], now: float) -> Finding | None:
     """What keeps the container of a pod that has its node from starting; None if it runs or has run."""
-    waiting = container_state(pod).get("waiting") or {}
-    if container_state(pod) and not waiting:
+    state = container_state(pod)
+    if state.running is not None or state.terminated is not None:
         return None
-    reason, message = one_line(waiting.get("reason")), one_line(waiting.get("message"))
+    waiting = state.waiting or Waiting()
+    reason, message = one_line(waiting.reason), one_line(waiting.message)
     if reason == "InvalidImageName":
         return _finding(
             pod,
             "invalid-image",
             f"{_image(pod)!r} is not the name of an image",
             "as in docker.io/library/python:3.12; give it with --image",
-            moment((pod.get("status") or {}).get("startTime")),
+            moment(pod.status.start_time),
         )
     if reason in _PULL_REASONS:
         return _pull(pod, reason, message, events)
@@ -77,26 +75,24 @@ def waiting_trouble(pod: Object, events: Sequence[ClusterEvent], now: float) -> 
             pod,
             "crash-loop",
             f"the container of {{who}} ends again and again: {message}",
-            f"`kubectl logs --previous {pod['metadata']['name']}` shows its last lines",
+            f"`kubectl logs --previous {pod.metadata.name}` shows its last lines",
             None,
             healable=True,
         )
-    for each in (pod.get("status") or {}).get("initContainerStatuses") or []:
-        why = (each.get("state") or {}).get("waiting") or {}
-        if why.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
+    for each in pod.status.init_container_statuses:
+        why = each.state.waiting or Waiting()
+        if why.reason not in ("", "PodInitializing", "ContainerCreating"):
             # Put there by the cluster (a mesh, a policy): the user can do little but ask.
-            reason = one_line(why.get("message")) or why["reason"]
-            text = (
-                f"init container {each['name']}, which the cluster has added, keeps {{who}} waiting: {reason}"
-            )
+            reason = one_line(why.message) or why.reason
+            text = f"init container {each.name}, which the cluster has added, keeps {{who}} waiting: {reason}"
             hint = "the cluster's administrators know what it is for"
             return _finding(pod, "create", text, hint, _since(pod, ()), healable=True)
     return _setting_up(pod, events, now)
 
 
-def untold_trouble(pod: Object, now: float) -> Finding | None:
+def untold_trouble(pod: Pod, now: float) -> Finding | None:
     """That a pod is being set up, where the events that say with what may not be read."""
-    begun = moment((pod.get("status") or {}).get("startTime"))
+    begun = moment(pod.status.start_time)
     if begun is None or now - begun < _UNTOLD:
         return None
     return _finding(
@@ -110,7 +106,7 @@ def untold_trouble(pod: Object, now: float) -> Finding | None:
     )
 
 
-def start_trouble(pod: Object, message: str, since: float | None, *, again: bool = False) -> Finding:
+def start_trouble(pod: Pod, message: str, since: float | None, *, again: bool = False) -> Finding:
     """A container whose command cannot be started; `again` if its node goes on trying."""
     image, node = _image(pod), node_name(pod).removeprefix("its ")
     found = _COMMAND.search(message) or _NO_FILE.search(message)
@@ -125,13 +121,13 @@ def start_trouble(pod: Object, message: str, since: float | None, *, again: bool
         hint = "use one that is (or a node that fits, with --node-selector kubernetes.io/arch=amd64)"
     else:
         text = f"the container of {{who}} cannot start: {start_error(message) or 'no reason was given'}"
-        hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
+        hint = f"`kubectl describe pod {pod.metadata.name}` has more"
         # Another node, or the same one later, may do better; a pod that failed of it is replaced.
         return _finding(pod, "create" if again else "start", text, hint, since, healable=not again)
     return _finding(pod, "start", text, hint, since)
 
 
-def _pull(pod: Object, reason: str, message: str, events: Sequence[ClusterEvent]) -> Finding:
+def _pull(pod: Pod, reason: str, message: str, events: Sequence[ClusterEvent]) -> Finding:
     failed = [each for each in events if each.reason == "Failed" and "pull image" in each.message]
     if reason == "ErrImageNeverPull":
         text = f"image {_image(pod)} is not on {node_name(pod).removeprefix('its ')}, and must not be pulled"
@@ -140,12 +136,12 @@ def _pull(pod: Object, reason: str, message: str, events: Sequence[ClusterEvent]
         message = failed[-1].message  # before Kubernetes 1.30, a back-off does not name its cause
     missing = last_of(events, "FailedToRetrieveImagePullSecret")
     lost = re.search(r"\(([^)]*)\)", missing.message) if missing else None
-    secrets = [each["name"] for each in (pod.get("spec") or {}).get("imagePullSecrets") or []]
+    secrets = [each.name for each in pod.spec.image_pull_secrets]
     kind, text, hint = read_pull_error(_image(pod), message, secrets, lost[1] if lost else "")
     return _finding(pod, kind, text, hint, _since(pod, failed))
 
 
-def _config(pod: Object, message: str, events: Sequence[ClusterEvent]) -> Finding:
+def _config(pod: Pod, message: str, events: Sequence[ClusterEvent]) -> Finding:
     since = _first(pod, events, "Failed")
     if found := _KEY.search(message):
         text = f"{found['kind'].lower()} {found['name']}, which {{who}} would read, has no key {found['key']}"
@@ -159,11 +155,11 @@ def _config(pod: Object, message: str, events: Sequence[ClusterEvent]) -> Findin
         text = f"image {_image(pod)} runs as root, which its pod forbids: {{who}} cannot start"
         hint = "use an image with a numeric user of its own, or a namespace with another Pod Security level"
         return _finding(pod, "config", text, hint, since)
-    hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
+    hint = f"`kubectl describe pod {pod.metadata.name}` has more"
     return _finding(pod, "config", f"the container of {{who}} cannot be made: {message}", hint, since)
 
 
-def _setting_up(pod: Object, events: Sequence[ClusterEvent], now: float) -> Finding | None:
+def _setting_up(pod: Pod, events: Sequence[ClusterEvent], now: float) -> Finding | None:
     """Volumes, the sandbox, and an image on its way: only events show them."""
     done = last_of(events, *_SET_UP)
     late = [each for each in events if done is None or each.last > done.last]
@@ -182,18 +178,19 @@ def _setting_up(pod: Object, events: Sequence[ClusterEvent], now: float) -> Find
         text = f"image {_image(pod)} is being pulled for {{who}}"
         hint = "a large one takes minutes the first time on a node"
         return _finding(pod, "pulling", text, hint, done.last, healable=True)
-    bound = moment(_scheduled_at(pod))
-    if (pod.get("status") or {}).get("startTime") or bound is None or now - bound < _SILENCE:
+    scheduled = pod.status.condition("PodScheduled")
+    bound = moment(scheduled.last_transition_time) if scheduled is not None else None
+    if pod.status.start_time or bound is None or now - bound < _SILENCE:
         return None
     text = f"{node_name(pod).removeprefix('its ')} has not taken up {{pod}} yet"
     hint = f"is the node well? `kubectl describe {node_name(pod).removeprefix('its ')}`"
     return _finding(pod, "silent", text, hint, bound, healable=True)
 
 
-def _mount(pod: Object, mount: ClusterEvent) -> Finding:
+def _mount(pod: Pod, mount: ClusterEvent) -> Finding:
     named = _VOLUME.search(mount.message)
     what = _volume_named(pod, named["name"]) if named else "a volume"
-    hint = f"`kubectl describe pod {pod['metadata']['name']}` has more"
+    hint = f"`kubectl describe pod {pod.metadata.name}` has more"
     if "Multi-Attach" in mount.message:
         text = f"{what} is in use on another node, and cannot be mounted for {{who}} as well"
         hint = "a claim for several nodes needs the access mode ReadWriteMany; or wait until it is let go"
@@ -210,23 +207,22 @@ def _mount(pod: Object, mount: ClusterEvent) -> Finding:
     return _finding(pod, kind, f"{what} cannot be mounted for {{who}}: {why}", hint, mount.first)
 
 
-def _volume_named(pod: Object, name: str) -> str:
+def _volume_named(pod: Pod, name: str) -> str:
     """A volume as the user gave it to --mount."""
-    for volume in (pod.get("spec") or {}).get("volumes") or []:
-        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        if volume["name"] != name and claim is None:
+    for volume in pod.spec.volumes:
+        claim = volume.persistent_volume_claim
+        if claim is not None and (volume.name == name or name.startswith("pvc-")):
+            return f"volume claim {claim.claim_name}"
+        if volume.name != name:
             continue
-        if claim and (volume["name"] == name or name.startswith("pvc-")):
-            return f"volume claim {claim}"
-        if volume["name"] != name:
-            continue
-        if volume.get("nfs"):
-            return f"nfs:{volume['nfs'].get('server')}:{volume['nfs'].get('path')}"
-        if volume.get("hostPath"):
-            return f"hostPath:{volume['hostPath'].get('path')}"
-        for kind, key in (("configMap", "name"), ("secret", "secretName")):
-            if volume.get(kind):
-                return f"{kind.lower()} {volume[kind].get(key)}"
+        if volume.nfs is not None:
+            return f"nfs:{volume.nfs.server}:{volume.nfs.path}"
+        if volume.host_path is not None:
+            return f"hostPath:{volume.host_path.path}"
+        if volume.config_map is not None:
+            return f"configmap {volume.config_map.name}"
+        if volume.secret is not None:
+            return f"secret {volume.secret.secret_name}"
     return f"volume {name}"
 
 
@@ -234,28 +230,21 @@ def _created(kind: str, name: str) -> str:
     return f"{'secret generic' if kind == 'secret' else 'configmap'} {quote(name)} ..."
 
 
-def _image(pod: Object) -> str:
-    return str(worker_container(pod.get("spec") or {}).get("image") or "")
+def _image(pod: Pod) -> str:
+    return worker_container(pod.spec).image
 
 
-def _scheduled_at(pod: Object) -> object:
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return next(
-        (each.get("lastTransitionTime") for each in conditions if each["type"] == "PodScheduled"), None
-    )
-
-
-def _first(pod: Object, events: Sequence[ClusterEvent], reason: str) -> float | None:
+def _first(pod: Pod, events: Sequence[ClusterEvent], reason: str) -> float | None:
     return _since(pod, [each for each in events if each.reason == reason])
 
 
-def _since(pod: Object, events: Sequence[ClusterEvent]) -> float | None:
+def _since(pod: Pod, events: Sequence[ClusterEvent]) -> float | None:
     """When it was first reported; without events, when the kubelet took up the pod."""
-    begun = moment((pod.get("status") or {}).get("startTime"))
+    begun = moment(pod.status.start_time)
     return min((each.first for each in events), default=begun)
 
 
 def _finding(
-    pod: Object, kind: Kind, text: str, hint: str, since: float | None, *, healable: bool = False
+    pod: Pod, kind: Kind, text: str, hint: str, since: float | None, *, healable: bool = False
 ) -> Finding:
     return Finding(kind=kind, text=text, workers=(worker_of(pod),), hint=hint, healable=healable, since=since)

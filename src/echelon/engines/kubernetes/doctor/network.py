@@ -15,6 +15,7 @@ from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.doctor.probe import has_ended, not_started, patience, probe_object
 from echelon.engines.kubernetes.fields import json_object, one_line
 from echelon.engines.kubernetes.one_pod import OnePod, metadata
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.workers import is_running
 from echelon.errors import EchelonError, Refused, Unavailable, Unreachable
 from echelon.model.engine.finding import Finding
@@ -126,7 +127,7 @@ def _probe(api: Api, image: str, pair: str, first: OnePod, second: OnePod) -> It
         yield not_started(error)
         return
     try:
-        other = second.make(lambda level: _job(pair, image, 1, _address(leader), level), has_ended)
+        other = second.make(lambda level: _job(pair, image, 1, leader.status.pod_ip, level), has_ended)
     except Refused as error:
         yield not_started(error)
         return
@@ -140,10 +141,10 @@ def _probe(api: Api, image: str, pair: str, first: OnePod, second: OnePod) -> It
         return
     ended = [first.wait(has_ended), other]
     said = [
-        json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
+        json_object(b"".join(api.logs(pod.metadata.name, container=names.CONTAINER)).decode())
         for pod in ended
     ]
-    yield judge(said, [str((pod.get("spec") or {}).get("nodeName")) for pod in ended])
+    yield judge(said, [pod.spec.node_name for pod in ended])
 
 
 def judge(said: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> Finding:
@@ -172,12 +173,8 @@ def judge(said: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> Finding:
     return Finding(level="ok", what="network", found=found)
 
 
-def _address(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("podIP") or "")
-
-
-def _has_address(pod: Object) -> bool:
-    return has_ended(pod) or (is_running(pod) and bool(_address(pod)))
+def _has_address(pod: Pod) -> bool:
+    return has_ended(pod) or (is_running(pod) and bool(pod.status.pod_ip))
 
 
 def _job(pair: str, image: str, rank: int, leader: str, level: str) -> Object:

@@ -16,6 +16,7 @@ from echelon.engines.findings import mpi_finding
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.one_pod import OnePod, Patience, job_object, metadata
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.workers import container_end
 from echelon.errors import Denied, EchelonError, Refused, Unreachable
 from echelon.model.engine.finding import Finding
@@ -66,7 +67,7 @@ def patience(whole: float) -> Patience:
     return Patience(whole=whole, stuck=_SURE, kinds=("unschedulable",), hopeless=_SURE)
 
 
-def has_ended(pod: Object) -> bool:
+def has_ended(pod: Pod) -> bool:
     """Whether the script in a pod has ended."""
     return container_end(pod) is not None
 
@@ -81,12 +82,12 @@ def not_started(error: EchelonError) -> Finding:
     )
 
 
-def _judge(api: Api, pod: Object, image: str) -> Iterator[Finding]:
+def _judge(api: Api, pod: Pod, image: str) -> Iterator[Finding]:
     end = container_end(pod)
     assert end is not None
-    said = json_object(b"".join(api.logs(pod["metadata"]["name"], container=names.CONTAINER)).decode())
+    said = json_object(b"".join(api.logs(pod.metadata.name, container=names.CONTAINER)).decode())
     version = tuple(said.get("python") or ())
-    pulled = [each for each in _events(api, pod["metadata"]["name"]) if each.reason == "Pulled"]
+    pulled = [each for each in _events(api, pod.metadata.name) if each.reason == "Pulled"]
     took = re.search(r"in ([\d.]+m?s)", pulled[-1].message) if pulled else None
     how = f", pulled in {took[1]}" if took else ", on the node already" if pulled else ""
     if not version:

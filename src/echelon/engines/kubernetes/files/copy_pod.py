@@ -101,7 +101,7 @@ def _make(api: Api, pod: OnePod, wanted: CopyPod) -> Opener:
     made = pod.make(render, workers.is_running, lambda job: api.create(agent_of(job, wanted.owner, agent)))
     about = pod.job["metadata"]
     api.patch("Job", about["name"], {"spec": {"activeDeadlineSeconds": _LONGEST}}, uid=about["uid"])
-    return pod_opener(api, made["metadata"]["name"])
+    return pod_opener(api, made.metadata.name)
 
 
 def _remove(pod: OnePod, notice: Callable[[str], object]) -> None:

@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.files.transfer import fetch_tree, pod_opener
 from echelon.engines.kubernetes.follow.keeper import find_keeper
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import EchelonError
@@ -19,7 +20,7 @@ from echelon.model.status import WorkerStatus
 
 @contextmanager
 def kept_logs(
-    api: Api, stored: Stored, pods: Sequence[Object], wanted: Sequence[WorkerStatus]
+    api: Api, stored: Stored, pods: Sequence[Pod], wanted: Sequence[WorkerStatus]
 ) -> Iterator[Path | None]:
     """A folder with the log files of those workers that have no pod any more, as far as the keeper has them;
     None if it has none. It is there inside the context.

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import control, names
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.files.archive_file import archive_file
 from echelon.engines.kubernetes.files.sent_checkpoints import Shipment, awaits_checkpoints, send_checkpoints
 from echelon.engines.kubernetes.files.transfer import pod_opener, send_tree
 from echelon.engines.kubernetes.follow import view as views
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.machine import Submissions
@@ -78,12 +79,12 @@ class Sending:
         except EchelonError as error:
             _give_up(api, ref, f"its code cannot be sent: {error.message}")
 
-    def _send(self, api: Api, stored: Stored, pod: Object, watch: CopyWatch) -> None:
+    def _send(self, api: Api, stored: Stored, pod: Pod, watch: CopyWatch) -> None:
         code = self._submissions.code_of(stored.uid)
         if code is None:
             raise StateTrouble("this machine has not kept it", hint="submit the run again")
         watch.notice(f"sending {format_memory(len(code))} of code to worker 0")
-        name, container = pod["metadata"]["name"], workers.container_name(pod)
+        name, container = pod.metadata.name, workers.container_name(pod)
         opener = pod_opener(api, name, container=container, python=stored.run.job.python)
         with archive_file(code) as file:
             target = names.sent_code(stored.shipped.digest)

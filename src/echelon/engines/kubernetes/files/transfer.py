@@ -60,9 +60,10 @@ def pod_opener(
 
 def _check_runs(api: Api, pod: str) -> None:
     from echelon.engines.kubernetes.client.api import NotThere
+    from echelon.engines.kubernetes.pods import Pod
     from echelon.engines.kubernetes.state.workers import has_ended
 
-    found = api.find("Pod", pod)
+    found = api.find_shape("Pod", Pod, pod)
     if found is None or has_ended(found):
         raise NotThere(
             f"pod {pod!r} has ended, and what it held is gone", hint="keep it on a volume: --output"

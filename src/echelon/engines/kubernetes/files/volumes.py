@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from shlex import quote
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.api import AlreadyThere, Api, NotThere, Object
-from echelon.engines.kubernetes.client.border import shaped
+from echelon.engines.kubernetes.client.border import Damaged, shaped
 from echelon.engines.kubernetes.diagnose.claims import claims_of
 from echelon.engines.kubernetes.fields import moment
+from echelon.engines.kubernetes.ownership.belonging import run_of
+from echelon.engines.kubernetes.pods import Pod, Spec
 from echelon.engines.kubernetes.quantities import amount_of
 from echelon.engines.kubernetes.record import dialect_of
 from echelon.engines.kubernetes.render import dialects
@@ -31,7 +33,7 @@ def list_volumes(api: Api) -> list[Volume]:
     if not claims:
         return []
     # Without the right to list its users, a volume must not look free.
-    pods = api.list("Pod").items
+    pods = api.list_shapes("Pod", Pod)
     records = api.list("ConfigMap", selector=f"{names.COMPONENT}={names.RECORD}").items
     kinds = dialects.kinds_of(map(dialect_of, records))
     jobs = []
@@ -95,16 +97,16 @@ def remove_volume(api: Api, volume: Volume) -> None:
 
 def to_volume(
     claim: Claim,
-    pods: Sequence[Object],
+    pods: Sequence[Pod],
     jobs: Sequence[Object],
     policies: Mapping[str, str],
 ) -> Volume:
     """A claim with all that is known of it. Pure."""
     about, spec, status = claim.metadata, claim.spec, claim.status
     name, storage_class = about.name, spec.storage_class_name
-    mine = [pod for pod in pods if name in claims_of(pod.get("spec") or {}) and _lives(pod)]
+    mine = [pod for pod in pods if name in claims_of(pod.spec) and pod.status.phase not in _OVER]
     busy = [job for job in jobs if name in claims_of(_template_of(job)) and not dialects.end_of([job])]
-    runs = {_run_of(each) for each in (*mine, *busy)}
+    runs = {run_of(job) or "" for job in busy} | {pod.metadata.labels.get(names.RUN, "") for pod in mine}
     size = status.capacity.get("storage") or (spec.resources.requests or {}).get("storage")
     return Volume(
         name=name,
@@ -114,26 +116,19 @@ def to_volume(
         storage_class=storage_class,
         reclaim=policies.get(f"volume {spec.volume_name}") or policies.get(f"class {storage_class}"),
         created=moment(about.creation_timestamp) or 0.0,
-        pods=tuple(sorted(pod["metadata"]["name"] for pod in mine)),
+        pods=tuple(sorted(pod.metadata.name for pod in mine)),
         runs=tuple(sorted(runs - {""})),
-        nodes=tuple(sorted({(pod.get("spec") or {}).get("nodeName") or "" for pod in mine} - {""})),
+        nodes=tuple(sorted({pod.spec.node_name for pod in mine} - {""})),
         labels=about.labels,
         uid=about.uid,
     )
 
 
-def _template_of(job: Object) -> Mapping[str, Any]:
-    """The spec of the pods that a Job makes."""
-    found: Mapping[str, Any] = dialects.of(job).template_of(job).get("spec") or {}
-    return found
-
-
-def _lives(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") not in _OVER
-
-
-def _run_of(obj: Object) -> str:
-    return str((obj["metadata"].get("labels") or {}).get(names.RUN, ""))
+def _template_of(job: Object) -> Spec:
+    """The spec of the pods that a Job makes; an empty one if it is damaged."""
+    with suppress(Damaged):
+        return shaped(dialects.of(job).template_of(job).get("spec") or {}, Spec)
+    return Spec()
 
 
 def _policies(api: Api) -> dict[str, str]:

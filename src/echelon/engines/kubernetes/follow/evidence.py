@@ -29,7 +29,7 @@ from echelon.model.event import Event
 from echelon.values import frozen
 
 if TYPE_CHECKING:
-    from echelon.engines.kubernetes.client.api import Api, Object
+    from echelon.engines.kubernetes.client.api import Api
     from echelon.engines.kubernetes.state import history
     from echelon.model.run import RunRef
 
@@ -51,15 +51,14 @@ def evidence(view: View, told: Told | None = None, asked: Collection[Source] = (
     )
 
 
-def last_lines(api: Api, leader: Object) -> Told:
+def last_lines(api: Api, pod: str, container: str) -> Told:
     """What the last lines of a leader's log tell, given by its pod: it may be over, and stay to keep its
     results. Nothing if the log has no line, as when the kubelet has just begun another file for it.
     """
     from echelon.engines.kubernetes.follow.logs import is_last_line
     from echelon.model.output.log import parse_line
 
-    name, container = leader["metadata"]["name"], workers.container_name(leader)
-    with api.logs(name, container=container, tail=_LAST) as pieces:
+    with api.logs(pod, container=container, tail=_LAST) as pieces:
         lines = [parse_line(raw, 0) for raw in split_lines(pieces, with_rest=True)]
     return Told(has_lines=bool(lines), over=any(is_last_line(line, 0) for line in lines))
 
@@ -71,19 +70,22 @@ def glance(api: Api, known: Evidence) -> Standing:
         leaders = [pod for pod in workers.leader_pods(known.pods) if workers.is_running(pod)]
         with suppress(EchelonError):  # a log that cannot be read tells nothing
             if leaders:
-                return standing(replace(known, told=last_lines(api, leaders[-1])), time.time())
+                name, container = leaders[-1].metadata.name, workers.container_name(leaders[-1])
+                return standing(replace(known, told=last_lines(api, name, container)), time.time())
     return found
 
 
-def find_over(api: Api, leaders: Mapping[str, Object]) -> set[str]:
-    """Of runs, given with the pods of their leaders, those that are over while workers stay for results."""
+def find_over(api: Api, leaders: Mapping[str, tuple[str, str]]) -> set[str]:
+    """Of runs, given with the pods and containers of their leaders, those that are over while workers stay
+    for results.
+    """
     if not leaders:
         return set()
     from concurrent.futures import ThreadPoolExecutor
 
-    def look(pod: Object) -> bool:
+    def look(leader: tuple[str, str]) -> bool:
         try:
-            return last_lines(api, pod).over
+            return last_lines(api, *leader).over
         except EchelonError:  # its pod has just gone, or its log may not be read
             return False
 

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 
 from echelon.engines.kubernetes import names, record
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.diagnose import Trouble
 from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.diagnose.queueing import find_suspended, find_untended
@@ -30,6 +30,7 @@ from echelon.engines.kubernetes.follow.pod_lines import PodLines
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
 from echelon.engines.kubernetes.follow.troubles import explain_loss, find_troubles, out_of_touch
 from echelon.engines.kubernetes.follow.view import BetweenRead, View
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import history, workers
@@ -141,7 +142,7 @@ def _peers(api: Api, view: View, leader: history.LeaderEvents) -> Iterator[Event
             yield from leader.read(line, view.pods)
 
 
-def _log_of(api: Api, pod: Object, *, needed: bool = False) -> Iterator[Line]:
+def _log_of(api: Api, pod: Pod, *, needed: bool = False) -> Iterator[Line]:
     """What can be read of a log: nothing of a pod on a dead node, whose objects show its state. If it is
     `needed` and the pod runs, Unreachable is raised.
     """
@@ -182,7 +183,7 @@ def follow_events(api: Api, ref: RunRef, timeout: float | None, mirrors: Mirrors
             alone = led and _others_may_know(view, leader.told, quiet=time.monotonic() - quiet_since)
             for pod, line in lines.take(_TICK, view.pods):
                 quiet_since = time.monotonic()
-                written.add(pod["metadata"]["uid"])
+                written.add(pod.metadata.uid)
                 if isinstance(line, EventLine):
                     for event in _current(leader.read(line, view.pods), view):
                         if last_reason == "unreachable" or event.kind in _SET_BACK:
@@ -217,7 +218,7 @@ def _others_may_know(view: View, told: Told, *, quiet: float) -> bool:
 
 def _has_lines(view: View, written: Collection[str]) -> bool:
     """Whether lines have come of worker 0's newest pod, and not only of one that it has replaced."""
-    return any(pod["metadata"]["uid"] in written for pod in workers.leader_pods(view.pods)[-1:])
+    return any(pod.metadata.uid in written for pod in workers.leader_pods(view.pods)[-1:])
 
 
 def has_led(view: View) -> bool:
@@ -316,7 +317,7 @@ def _unreported(events: Sequence[Event], reported: set[tuple[str, float]]) -> li
     return new
 
 
-def _is_leader(pod: Object) -> bool:
+def _is_leader(pod: Pod) -> bool:
     return workers.worker_of(pod) == 0
 
 
@@ -334,7 +335,7 @@ def _view(ref: RunRef, mirror: Mirror, uid: str, between: BetweenRead) -> View |
         return None
     stored = record.read(obj, ref)
     jobs = [job for kind in dialects.kinds_of([stored.dialect]) for job in mirror.of(kind)]
-    pods = mirror.of("Pod")
+    pods = mirror.pods()
     return views.to_view(stored, jobs, pods, between.of(stored, pods))
 
 

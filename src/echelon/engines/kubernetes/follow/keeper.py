@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.engines.kubernetes.fields import json_object
 from echelon.engines.kubernetes.follow.logs import read_pod
 from echelon.engines.kubernetes.ownership.belonging import is_made_by, is_owned_by
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import Refused, Unreachable
@@ -62,7 +63,7 @@ def find_keeper(api: Api, stored: Stored) -> KeeperView | None:
     mine = pods_of_job(api, stored, job)
     if not mine:
         return KeeperView(why="the keeper's pod is gone", lost=True)
-    newest = max(mine, key=lambda pod: pod["metadata"].get("creationTimestamp") or "")
+    newest = max(mine, key=lambda pod: pod.metadata.creation_timestamp or "")
     if workers.is_cut_off(newest):
         return KeeperView(why="the keeper's node does not respond")
     if workers.has_ended(newest):
@@ -70,8 +71,8 @@ def find_keeper(api: Api, stored: Stored) -> KeeperView | None:
         over = "its time (--keep) is over" if workers.is_done(newest) else "it has ended"
         return KeeperView(why=f"the keeper is gone: {loss.how if loss is not None else over}", lost=True)
     if not workers.is_running(newest):
-        leaves = bool(newest["metadata"].get("deletionTimestamp"))
-        why = "the keeper's pod was deleted" if leaves or len(mine) > 1 else "the keeper has not started"
+        deleted = newest.metadata.leaves or len(mine) > 1
+        why = "the keeper's pod was deleted" if deleted else "the keeper has not started"
         return KeeperView(why=why, lost=True)
     return _read(api, newest)
 
@@ -82,10 +83,10 @@ def find_job(api: Api, stored: Stored) -> Object | None:
     return job if job is not None and is_keeper(job, stored) else None
 
 
-def pods_of_job(api: Api, stored: Stored, job: Object) -> list[Object]:
+def pods_of_job(api: Api, stored: Stored, job: Object) -> list[Pod]:
     """The pods that the controller made of the keeper's Job; others may carry its labels."""
-    found = api.list("Pod", selector=names.selector(stored.run.ref.name, names.KEEPER)).items
-    return [pod for pod in found if is_made_by(pod, {job["metadata"]["uid"]})]
+    found = api.list_shapes("Pod", Pod, selector=names.selector(stored.run.ref.name, names.KEEPER))
+    return [pod for pod in found if is_made_by(pod.metadata, {job["metadata"]["uid"]})]
 
 
 def is_keeper(job: Object, stored: Stored) -> bool:
@@ -93,11 +94,11 @@ def is_keeper(job: Object, stored: Stored) -> bool:
     return is_owned_by(job, stored.uid)
 
 
-def _read(api: Api, pod: Object) -> KeeperView:
+def _read(api: Api, pod: Pod) -> KeeperView:
     lines: list[EventLine] = []
     with contextlib.suppress(Unreachable, Refused):
         lines += [line for batch in read_pod(api, pod) for line in batch if isinstance(line, EventLine)]
-    return replay(pod["metadata"]["name"], lines)
+    return replay(pod.metadata.name, lines)
 
 
 def replay(pod: str, lines: Sequence[EventLine]) -> KeeperView:

@@ -22,8 +22,10 @@ from echelon.engines.kubernetes.fields import moment, one_line
 from echelon.engines.kubernetes.follow.evidence import evidence, glance
 from echelon.engines.kubernetes.follow.view import is_record, to_view
 from echelon.engines.kubernetes.ownership.between import Between, have_between, read_between
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored, dialect_of, has_end, read
 from echelon.engines.kubernetes.render import dialects
+from echelon.engines.kubernetes.shapes import Named
 from echelon.engines.kubernetes.state.standing import Evidence, Standing, standing, with_doubt
 from echelon.errors import Denied, EchelonError, StateTrouble
 from echelon.model.event import Event
@@ -62,26 +64,6 @@ class _JobOutline(TypedDict, total=False):
     metadata: _Meta
     spec: _JobSpec
     status: dict[str, Any]
-
-
-class _PodSpec(TypedDict, total=False):
-    nodeName: str
-    containers: list[dict[str, Any]]
-
-
-class _PodOutline(TypedDict, total=False):
-    metadata: _Meta
-    spec: _PodSpec
-    status: dict[str, Any]
-
-
-class _LabelledMeta(TypedDict, total=False):
-    name: str
-    labels: dict[str, str]
-
-
-class _Labelled(TypedDict, total=False):
-    metadata: _LabelledMeta
 
 
 def damaged_runs(api: Api, ref_of: Callable[[str], RunRef]) -> list[str]:
@@ -235,12 +217,14 @@ def _jobs_of_kind(api: Api, kind: str) -> list[Object]:
     return [{**job, "kind": kind} for job in shapes]
 
 
-def _pods_of(api: Api, records: Sequence[Object]) -> dict[str, list[Object]]:
+def _pods_of(api: Api, records: Sequence[Object]) -> dict[str, list[Pod]]:
     """The pods of these runs, each by its run; others may be among them."""
     if not records:
         return {}
-    pods = cast("list[Object]", api.list_shapes("Pod", _PodOutline, selector=_workers_of(records)))
-    return _by_run(pods)
+    found: dict[str, list[Pod]] = {}
+    for pod in api.list_shapes("Pod", Pod, selector=_workers_of(records)):
+        found.setdefault(pod.metadata.labels.get(names.RUN, ""), []).append(pod)
+    return found
 
 
 def _workers_of(records: Sequence[Object]) -> str:
@@ -251,7 +235,7 @@ def _workers_of(records: Sequence[Object]) -> str:
 
 
 def _between(
-    api: Api, records: Sequence[Object], pods: Mapping[str, Sequence[Object]]
+    api: Api, records: Sequence[Object], pods: Mapping[str, Sequence[Pod]]
 ) -> dict[str, Between | None]:
     """What controllers made between runs and their pods, by the dialect: one look for all runs of it."""
     runs: dict[str, list[str]] = {}
@@ -269,13 +253,13 @@ def _alive(api: Api) -> tuple[set[str], set[str]]:
     ours = f"{names.MANAGED_BY}=echelon,{names.COMPONENT} in ({names.WORKER},{names.KEEPER})"
     alive = "status.phase!=Succeeded,status.phase!=Failed"
     try:
-        pods = cast("list[Object]", api.list_shapes("Pod", _Labelled, selector=ours, fields=alive))
+        pods = api.list_shapes("Pod", Named, selector=ours, fields=alive)
     except Denied:  # then records are all that can be read
         return set(), set()
-    found: dict[str, list[Object]] = {names.WORKER: [], names.KEEPER: []}
-    for pod in pods:
-        found[pod["metadata"]["labels"][names.COMPONENT]].append(pod)
-    return set(_by_run(found[names.WORKER])), set(_by_run(found[names.KEEPER]))
+    found: dict[str, set[str]] = {names.WORKER: set(), names.KEEPER: set()}
+    for labels in (pod.metadata.labels for pod in pods):
+        found[labels[names.COMPONENT]].add(labels.get(names.RUN, ""))
+    return found[names.WORKER], found[names.KEEPER]
 
 
 def _look_closer(looks: Sequence[Callable[[], RunSummary]]) -> list[RunSummary]:

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.client.http.stream import Stream, split_batches
-from echelon.engines.kubernetes.ownership.belonging import maker_of
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.workers import container_name, has_ended, has_started, worker_of
 from echelon.errors import Denied, EchelonError
 from echelon.model.output.log import GAP, LOOSE, EventLine, Line, LogLine, may_be_event, parse_line
@@ -77,7 +77,7 @@ class _Read:
 
 def read_pod(
     api: Api,
-    pod: Object,
+    pod: Pod,
     *,
     follow: bool = False,
     events_only: bool = False,
@@ -88,7 +88,7 @@ def read_pod(
     """Every line of one pod's agent, as many at once as come at once; with `follow`, until the container has
     ended (`ended`) and all is read, or until `leave` is set and the stream that `opened` received is closed.
     """
-    worker, name, container = worker_of(pod), pod["metadata"]["name"], container_name(pod)
+    worker, name, container = worker_of(pod), pod.metadata.name, container_name(pod)
     ended = ended or (lambda: has_ended(pod))
     leave = leave or threading.Event()
     read, failed, again = _Read(), 0, False
@@ -101,7 +101,7 @@ def read_pod(
             ) as stream:
                 opened(stream)
                 pieces = own_pieces(api, pod, stream) if again else stream
-                again = maker_of(pod).get("kind") not in (None, "Job")  # a Job's have names of their own
+                again = pod.metadata.maker.kind not in ("", "Job")  # a Job's have names of their own
                 # A line that was cut with its connection is whole the next time.
                 yield from choose(split_batches(pieces, with_rest=was_ended), worker)
         except NotThere:
@@ -121,19 +121,20 @@ def read_pod(
         leave.wait(0.0 if ended() and not failed else _AGAIN if read.at else _SOON)
 
 
-def own_pieces(api: Api, pod: Object, stream: Iterable[bytes]) -> Iterator[bytes]:
+def own_pieces(api: Api, pod: Pod, stream: Iterable[bytes]) -> Iterator[bytes]:
     """What a log that is opened again brings, unless it is another pod's, to which a controller has given the
     name. That is asked when the first piece is here: the name may change hands at any moment before.
     """
+    about = pod.metadata
     for number, piece in enumerate(stream):
-        if not number and api.is_replaced("Pod", pod):
+        if not number and api.is_replaced("Pod", about.name, about.uid, namespace=about.namespace or None):
             return
         yield piece
 
 
-def read_recent(api: Api, pod: Object) -> Iterator[LogLine]:
+def read_recent(api: Api, pod: Pod) -> Iterator[LogLine]:
     """The last lines that a pod's ranks wrote; nothing if it is gone."""
-    worker, name, container = worker_of(pod), pod["metadata"]["name"], container_name(pod)
+    worker, name, container = worker_of(pod), pod.metadata.name, container_name(pod)
     with suppress(NotThere), api.logs(name, container=container, tail=_RECENT, stamped=True) as stream:
         for raw in itertools.chain.from_iterable(split_batches(stream, with_rest=has_ended(pod))):
             line = parse_line(raw, worker)
@@ -154,13 +155,13 @@ def unreadable(worker: int, error: EchelonError) -> LogLine:
     return LogLine(text=text, at=0.0, worker=worker, sequence=LOOSE)
 
 
-def read_all(api: Api, pods: Iterable[Object]) -> Iterator[Line]:
+def read_all(api: Api, pods: Iterable[Pod]) -> Iterator[Line]:
     """The lines of all pods so far, in the order of time; a log that cannot be read hides no other."""
     sources = [_readable(api, pod) for pod in pods if has_started(pod)]
     return heapq.merge(*sources, key=lambda line: line.at)
 
 
-def _readable(api: Api, pod: Object) -> Iterator[Line]:
+def _readable(api: Api, pod: Pod) -> Iterator[Line]:
     try:
         yield from itertools.chain.from_iterable(read_pod(api, pod))
     except Denied:

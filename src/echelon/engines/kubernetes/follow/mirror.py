@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from echelon.engines.kubernetes.client.api import Api, Gone, NotThere, Object
+from echelon.engines.kubernetes.client.answers import Change
+from echelon.engines.kubernetes.client.api import Api, Gone, Listing, NotThere, Object
 from echelon.engines.kubernetes.client.http.stream import Stream
+from echelon.engines.kubernetes.pods import Pod
 from echelon.errors import Denied, EchelonError, Unreachable
 
 _WATCH = 30.0  # seconds that one watch lasts; a connection that died silently is missed no longer
@@ -31,10 +33,10 @@ class Mirror:
         self._selectors = dict(selectors)
         self._changed = threading.Condition()
         self._left = threading.Event()
-        self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in selectors}
+        self._objects: dict[str, dict[str, Any]] = {kind: {} for kind in selectors}
         self._listed: set[str] = set()
         self._broken: dict[str, tuple[float, EchelonError]] = {}  # since when, and why
-        self._watches: dict[str, Stream[tuple[str, Object]]] = {}
+        self._watches: dict[str, Stream[Change[Any]]] = {}
         self._fatal: EchelonError | None = None
         self._threads: list[threading.Thread] = []
 
@@ -73,11 +75,17 @@ class Mirror:
 
     def of(self, kind: str) -> list[Object]:
         """The objects of a kind, the oldest first; those that were deleted while we looked are left out."""
+        return sorted(self._all(kind), key=_age)
+
+    def pods(self) -> list[Pod]:
+        """The same of pods."""
+        return sorted(self._all("Pod"), key=_age_of_pod)
+
+    def _all(self, kind: str) -> list[Any]:
         with self._changed:
             if self._fatal is not None:
                 raise self._fatal
-            found = list(self._objects.get(kind, {}).values())
-        return sorted(found, key=_age)
+            return list(self._objects.get(kind, {}).values())
 
     @property
     def trouble(self) -> EchelonError | None:
@@ -120,12 +128,12 @@ class Mirror:
         while not self._left.is_set():
             try:
                 if not version:
-                    listing = self._api.list(kind, selector=self._selectors[kind])
+                    listing = self._list(kind)
                     version = listing.version
                     self._replace(kind, listing.items)
                 pause = _PAUSE[0]
-                for change, obj in self._open(kind, version):
-                    version = (obj.get("metadata") or {}).get("resourceVersion") or version
+                for change, newer, obj in self._open(kind, version):
+                    version = newer or version
                     self._apply(kind, change, obj)
             except Gone:
                 version = ""
@@ -140,9 +148,16 @@ class Mirror:
                 self._left.wait(pause)
                 pause = min(2 * pause, _PAUSE[1])
 
-    def _open(self, kind: str, version: str) -> Stream[tuple[str, Object]]:
+    def _list(self, kind: str) -> Listing[Any]:
+        if kind == "Pod":
+            return self._api.listing(kind, Pod, selector=self._selectors[kind])
+        return self._api.list(kind, selector=self._selectors[kind])
+
+    def _open(self, kind: str, version: str) -> Stream[Change[Any]]:
         """A watch that leaving will close."""
-        watch = self._api.watch(kind, selector=self._selectors[kind], version=version, timeout=_WATCH)
+        shape: type[Any] = Pod if kind == "Pod" else dict
+        selector = self._selectors[kind]
+        watch = self._api.watch(kind, shape, selector=selector, version=version, timeout=_WATCH)
         with self._changed:
             self._watches[kind] = watch
             if not self._left.is_set():
@@ -150,16 +165,16 @@ class Mirror:
         watch.close()
         return watch
 
-    def _replace(self, kind: str, items: list[Object]) -> None:
+    def _replace(self, kind: str, items: list[Any]) -> None:
         with self._changed:
             self._objects[kind] = {_uid(item): item for item in items}
             self._listed.add(kind)
             self._broken.pop(kind, None)
             self._changed.notify_all()
 
-    def _apply(self, kind: str, change: str, obj: Object) -> None:
+    def _apply(self, kind: str, change: str, obj: Any) -> None:
         with self._changed:
-            if change == "BOOKMARK":
+            if obj is None:  # a bookmark, or damaged
                 return
             if change == "DELETED":
                 self._objects[kind].pop(_uid(obj), None)
@@ -214,6 +229,10 @@ def _age(obj: Object) -> tuple[str, str]:
     return obj["metadata"].get("creationTimestamp") or "", obj["metadata"]["name"]
 
 
-def _uid(obj: Object) -> str:
+def _age_of_pod(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.creation_timestamp or "", pod.metadata.name
+
+
+def _uid(obj: Object | Pod) -> str:
     """What an object is known by; its name alone would be the next one's too."""
-    return str(obj["metadata"].get("uid") or obj["metadata"]["name"])
+    return obj.metadata.uid if isinstance(obj, Pod) else str(obj["metadata"]["uid"])

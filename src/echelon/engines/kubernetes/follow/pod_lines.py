@@ -13,12 +13,13 @@ from contextlib import closing
 from types import TracebackType
 from typing import Self
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.client.http.stream import Stream
 from echelon.engines.kubernetes.follow.line_queue import SpillingQueue
 from echelon.engines.kubernetes.follow.logs import is_last_line, read_pod
 from echelon.engines.kubernetes.follow.mirror import Mirror
 from echelon.engines.kubernetes.follow.streamed_logs import StreamedLogs
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.state.workers import has_ended, has_started, worker_of
 from echelon.errors import EchelonError
@@ -39,7 +40,7 @@ class PodLines:
         self,
         api: Api,
         mirror: Mirror,
-        wanted: Callable[[Object], bool] = lambda _pod: True,
+        wanted: Callable[[Pod], bool] = lambda _pod: True,
         *,
         events_only: bool = False,
         streamed: StreamedLogs | None = None,
@@ -49,7 +50,7 @@ class PodLines:
         self._wanted = wanted
         self._events_only = events_only
         self._streamed = streamed
-        self._lines: queue.Queue[tuple[Object, list[Line] | EchelonError | None]] = (
+        self._lines: queue.Queue[tuple[Pod, list[Line] | EchelonError | None]] = (
             queue.Queue(_AHEAD) if streamed is None else SpillingQueue(_AHEAD, streamed.folder)
         )
         self._known: set[str] = set()
@@ -72,42 +73,42 @@ class PodLines:
         if isinstance(self._lines, SpillingQueue):
             self._lines.close()
 
-    def take(self, patience: float, pods: Sequence[Object] | None = None) -> Iterator[tuple[Object, Line]]:
+    def take(self, patience: float, pods: Sequence[Pod] | None = None) -> Iterator[tuple[Pod, Line]]:
         """What has come, each line with its pod; waits for the first at most `patience` seconds. `pods` are
         those that are the run's own; all that the mirror has if it is left out.
 
         However much comes, it returns now and then, so that its caller can do other work."""
-        self._look(self._mirror.of("Pod") if pods is None else pods)
+        self._look(self._mirror.pods() if pods is None else pods)
         try:
             for number in range(_AHEAD):
                 pod, found = self._lines.get(timeout=patience) if not number else self._lines.get_nowait()
                 if isinstance(found, EchelonError):
                     raise found
                 if found is None:
-                    self.reading.discard(pod["metadata"]["uid"])
+                    self.reading.discard(pod.metadata.uid)
                 else:
                     for line in found:
                         yield pod, line
         except queue.Empty:
             return
 
-    def finds_more(self, pods: Sequence[Object]) -> bool:
+    def finds_more(self, pods: Sequence[Pod]) -> bool:
         """Whether these have pods that were not known: their lines come from now on."""
         before = len(self._known)
         self._look(pods)
         return len(self._known) > before
 
-    def misses(self, numbers: Collection[int], pods: Sequence[Object]) -> bool:
+    def misses(self, numbers: Collection[int], pods: Sequence[Pod]) -> bool:
         """Whether one of these workers has pods, and none of them was begun to be read."""
         found = workers.pods_by_worker(pods)
         return any(
-            number in found and not any(pod["metadata"]["uid"] in self._known for pod in found[number])
+            number in found and not any(pod.metadata.uid in self._known for pod in found[number])
             for number in numbers
         )
 
-    def _look(self, pods: Sequence[Object]) -> None:
+    def _look(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            uid = pod["metadata"]["uid"]
+            uid = pod.metadata.uid
             if uid not in self._known and self._wanted(pod) and has_started(pod):
                 self._known.add(uid)
                 self.reading.add(uid)
@@ -115,13 +116,13 @@ class PodLines:
                     self._streamed.begin(uid, worker_of(pod))
                 threading.Thread(target=self._read, args=(pod,), name=f"log {uid}", daemon=True).start()
 
-    def _read(self, pod: Object) -> None:
-        uid, worker = pod["metadata"]["uid"], worker_of(pod)
+    def _read(self, pod: Pod) -> None:
+        uid, worker = pod.metadata.uid, worker_of(pod)
         # A worker that loses its leader after its own end has more events.
         last = worker == 0 or not self._events_only
 
         def ended() -> bool:
-            now = next((each for each in self._mirror.of("Pod") if each["metadata"]["uid"] == uid), None)
+            now = next((each for each in self._mirror.pods() if each.metadata.uid == uid), None)
             return now is None or has_ended(now)
 
         def opened(stream: Stream[bytes]) -> None:
@@ -156,7 +157,7 @@ class PodLines:
             with self._lock:
                 self._streams.pop(uid, None)
 
-    def _put(self, pod: Object, found: list[Line] | EchelonError | None) -> None:
+    def _put(self, pod: Pod, found: list[Line] | EchelonError | None) -> None:
         while not self._left.is_set():
             try:
                 self._lines.put((pod, found), timeout=_LEFT)

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.follow.log_files import SavedPod, read_notes
 from echelon.engines.kubernetes.follow.logs import gap, read_all, read_pod, unreadable
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state.workers import has_started, pods_by_worker
 from echelon.errors import Denied, EchelonError
 from echelon.model.output.log import GAP, LOOSE, Line, LogLine, decode, is_gap
@@ -24,7 +25,7 @@ _LOST = re.compile(r"\.lost-(\d+)\.log$")
 
 
 def read_with_saved(
-    api: Api, pods: Sequence[Object], logs: Path | None, workers: Sequence[WorkerStatus]
+    api: Api, pods: Sequence[Pod], logs: Path | None, workers: Sequence[WorkerStatus]
 ) -> Iterator[Line]:
     """The lines of all pods; those of a worker that the cluster lacks some of, from the folder `logs` of this
     machine first, one rank after another.
@@ -40,7 +41,7 @@ def read_with_saved(
     there = {each.worker for each in from_here}
     for worker in sorted(there):
         for pod in started.get(worker, []):
-            if (noted := notes.get(pod["metadata"].get("uid", ""))) is not None:
+            if (noted := notes.get(pod.metadata.uid)) is not None:
                 yield from _since(api, pod, noted)
     yield from read_all(api, [pod for worker, mine in started.items() if worker not in there for pod in mine])
 
@@ -76,13 +77,13 @@ def _files_of(logs: Path, rank: int) -> list[Path]:
     return [*(path for _, path in lost), *[path for path in last if path.is_file()][:1]]
 
 
-def _lacks(api: Api, pods: Sequence[Object], worker: WorkerStatus, logs: Path) -> bool:
+def _lacks(api: Api, pods: Sequence[Pod], worker: WorkerStatus, logs: Path) -> bool:
     """Whether this machine has lines of a worker that the cluster does not have."""
     here = max((len(_files_of(logs, rank)) for rank in worker.ranks), default=0)
     return bool(here) and (len(pods) < here or any(_is_torn(api, pod) for pod in pods))
 
 
-def _since(api: Api, pod: Object, noted: SavedPod) -> Iterator[Line]:
+def _since(api: Api, pod: Pod, noted: SavedPod) -> Iterator[Line]:
     """What came after the lines that are noted."""
     last = noted.last
     try:
@@ -100,7 +101,7 @@ def _since(api: Api, pod: Object, noted: SavedPod) -> Iterator[Line]:
         yield unreadable(noted.worker, error)
 
 
-def _is_torn(api: Api, pod: Object) -> bool:
+def _is_torn(api: Api, pod: Pod) -> bool:
     """Whether a gap comes before the first numbered line: a log that was cut in the middle of a line begins
     with its rest, which has no number.
     """

@@ -16,6 +16,7 @@ from echelon.engines.kubernetes.diagnose.gone import KEPT, loss_of_gone
 from echelon.engines.kubernetes.diagnose.kueue import find_waiting, queue_of
 from echelon.engines.kubernetes.diagnose.trouble import Kind
 from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.suspended import any_suspended
@@ -27,7 +28,7 @@ _SPACE: tuple[Kind, ...] = ("unschedulable", "scaling", "claim", "volume", "sile
 def find_troubles(
     api: Api,
     jobs: Sequence[Object],
-    pods: Sequence[Object],
+    pods: Sequence[Pod],
     *,
     alone: str | None = None,
     restarts: bool = False,
@@ -67,7 +68,7 @@ def find_troubles(
     )
 
 
-def explain_loss(api: Api, pods: Sequence[Object], until: float) -> workers.Loss | None:
+def explain_loss(api: Api, pods: Sequence[Pod], until: float) -> workers.Loss | None:
     """How the pod of a worker was lost that `pods` have replaced, as far as the cluster still tells."""
     events: Sequence[shapes.Event] = ()
     if time.time() - until < KEPT:
@@ -85,7 +86,7 @@ def _waits_for_kueue(api: Api, jobs: Sequence[Object]) -> Trouble | None:
     return find_waiting(jobs, workloads)
 
 
-def is_well(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
+def is_well(jobs: Sequence[Object], pods: Sequence[Pod]) -> bool:
     """Whether every worker has a pod that runs, or has ended."""
     newest = [mine[-1] for mine in workers.pods_by_worker(pods).values()]
     well = [pod for pod in newest if workers.is_running(pod) or workers.has_ended(pod)]
@@ -102,7 +103,7 @@ def out_of_touch(error: EchelonError) -> Trouble:
     )
 
 
-def _stuck(api: Api, pods: Sequence[Object]) -> list[Trouble]:
+def _stuck(api: Api, pods: Sequence[Pod]) -> list[Trouble]:
     """Pods of dead nodes that a tender without the right on `pods/status` cannot free."""
     stuck = [pod for pod in pods if workers.is_stuck(pod, time.time())]
     if not stuck or api.may("patch", "Pod", subresource="status"):
@@ -110,8 +111,8 @@ def _stuck(api: Api, pods: Sequence[Object]) -> list[Trouble]:
     return [_not_replaced(pod) for pod in stuck]
 
 
-def _not_replaced(pod: Object) -> Trouble:
-    worker, node = workers.worker_of(pod), pod["spec"].get("nodeName")
+def _not_replaced(pod: Pod) -> Trouble:
+    worker, node = workers.worker_of(pod), pod.spec.node_name
     command = f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
     return Trouble(
         worker=worker,

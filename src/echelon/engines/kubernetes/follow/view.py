@@ -9,7 +9,7 @@ from echelon.engines.base import unknown_run
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.client.api import Api, NotThere, Object
 from echelon.engines.kubernetes.ledger import waiting_jobs, with_jobs
-from echelon.engines.kubernetes.ownership.belonging import belongs, maker_of
+from echelon.engines.kubernetes.ownership.belonging import belongs
 from echelon.engines.kubernetes.ownership.between import (
     Between,
     Pair,
@@ -18,6 +18,7 @@ from echelon.engines.kubernetes.ownership.between import (
     pairs_of,
     read_between,
 )
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored, identity, read
 from echelon.engines.kubernetes.render import dialects
 from echelon.errors import EchelonError, Refused, UnknownRun, Unreachable
@@ -34,7 +35,7 @@ class View:
 
     stored: Stored
     jobs: Sequence[Object]
-    pods: Sequence[Object]
+    pods: Sequence[Pod]
     waiting: Sequence[Object] = ()
 
 
@@ -101,12 +102,12 @@ def look(api: Api, ref: RunRef, *, pods: bool = True) -> View:
     listed = _listed(api, stored)
     selector = names.selector(ref.name, names.WORKER)
     matter = pods and with_jobs(stored, listed).may_have_run
-    theirs = api.list("Pod", selector=selector).items if matter else []
+    theirs = api.list_shapes("Pod", Pod, selector=selector) if matter else ()
     return to_view(stored, listed, theirs, find_between(api, stored, theirs))
 
 
 def to_view(
-    stored: Stored, jobs: Sequence[Object], pods: Iterable[Object], between: Between | None = None
+    stored: Stored, jobs: Sequence[Object], pods: Iterable[Pod], between: Between | None = None
 ) -> View:
     """A run, from its record, from the objects that carry its labels and from what is between them. Pure."""
     stored = with_jobs(stored, jobs)
@@ -115,7 +116,7 @@ def to_view(
     return View(stored=stored, jobs=mine, pods=own, waiting=waiting_jobs(stored, jobs))
 
 
-def find_between(api: Api, stored: Stored, pods: Iterable[Object]) -> Between | None:
+def find_between(api: Api, stored: Stored, pods: Iterable[Pod]) -> Between | None:
     """What controllers made between a run's objects and its pods; None where there is nothing, or it may not
     be read.
     """
@@ -134,7 +135,7 @@ class BetweenRead:
         self._makers: frozenset[Pair] = frozenset()  # that were asked about
         self._found: Between | None = None
 
-    def of(self, stored: Stored, pods: Sequence[Object]) -> Between | None:
+    def of(self, stored: Stored, pods: Sequence[Pod]) -> Between | None:
         """As `find_between`; what is known already while the API server is away."""
         makers = frozenset(map(maker_pair, pods))
         if not makers <= self._makers:
@@ -158,10 +159,10 @@ def _listed(api: Api, stored: Stored) -> list[Object]:
     return found
 
 
-def pods_of(api: Api, stored: Stored, jobs: Sequence[Object] | None = None) -> list[Object]:
+def pods_of(api: Api, stored: Stored, jobs: Sequence[Object] | None = None) -> list[Pod]:
     """A run's pods, those that were replaced too as long as they are there; `jobs` if they are known."""
     known = jobs_of(api, stored) if jobs is None else jobs
-    found = api.list("Pod", selector=names.selector(stored.run.ref.name, names.WORKER)).items
+    found = api.list_shapes("Pod", Pod, selector=names.selector(stored.run.ref.name, names.WORKER))
     return own_pods(stored, known, found, find_between(api, stored, found))
 
 
@@ -173,8 +174,8 @@ def own_jobs(stored: Stored, jobs: Iterable[Object]) -> list[Object]:
 
 
 def own_pods(
-    stored: Stored, jobs: Iterable[Object], pods: Iterable[Object], between: Between | None = None
-) -> list[Object]:
+    stored: Stored, jobs: Iterable[Object], pods: Iterable[Pod], between: Between | None = None
+) -> list[Pod]:
     """Of pods that carry a run's labels, those that the controller made of the run's own objects, `jobs`, or
     of what is `between`. Pods outlive an object that is deleted: then the record knows its uid, which the
     plan's name must go with. Pure.
@@ -191,7 +192,7 @@ def own_pods(
     makers = seen.makers(there | left)
     named = dialects.makers_of(stored.dialect, name, plan.world) if plan is not None else ()
 
-    def is_own(pod: Object) -> bool:
+    def is_own(pod: Pod) -> bool:
         if maker_pair(pod) in makers:
             return True
         return not seen.refutes(pod) and _is_named_so(pod, named, stored)
@@ -199,14 +200,14 @@ def own_pods(
     return [pod for pod in pods if is_own(pod)]
 
 
-def _is_named_so(pod: Object, named: Collection[str], stored: Stored) -> bool:
+def _is_named_so(pod: Pod, named: Collection[str], stored: Stored) -> bool:
     """Whether a Job in between made the pod that cannot be read: it is gone, or the user lacks the right. It
     has a name of its own, and the pod shows when its run was recorded, which no earlier run of the name has
     in common with it.
     """
-    maker, notes = maker_of(pod), pod["metadata"].get("annotations") or {}
-    of_job = maker.get("kind") == "Job" and maker.get("name") in named
-    return of_job and notes.get(names.CREATED) == str(stored.run.created)
+    maker = pod.metadata.maker
+    of_job = maker.kind == "Job" and maker.name in named
+    return of_job and pod.metadata.annotations.get(names.CREATED) == str(stored.run.created)
 
 
 def run_names(api: Api) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Any
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import moment
@@ -40,11 +39,11 @@ def mark_idle(usage: ClusterUsage, over: Collection[str]) -> ClusterUsage:
     return replace(usage, holders=tuple(holders))
 
 
-def leaders(seen: inventory.Seen, me: str) -> dict[str, dict[str, Any]]:
+def leaders(seen: inventory.Seen, me: str) -> dict[str, tuple[str, str]]:
     """The running pods of worker 0 that hold GPUs, by run of our namespace: its name and the agent's
     container. Which pod that is, its dialect knows.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, tuple[str, str]] = {}
     for pod in seen.pods:
         about = pod.metadata
         run = about.labels.get(names.RUN, "")
@@ -56,8 +55,7 @@ def leaders(seen: inventory.Seen, me: str) -> dict[str, dict[str, Any]]:
         for dialect in dialects.DIALECTS.values():
             leads = dialect.leader_selector(run).items() <= about.labels.items()
             if leads and dialect.CONTAINER in containers:
-                agents = {"containers": [{"name": dialect.CONTAINER}]}
-                found[run] = {"metadata": {"name": about.name}, "spec": agents}
+                found[run] = about.name, dialect.CONTAINER
     return found
 
 

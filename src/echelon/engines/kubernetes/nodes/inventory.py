@@ -40,7 +40,7 @@ class Seen:
     """The objects that the user may list; `nodes` is None, and `all_namespaces` False, where they may not."""
 
     nodes: list[shapes.Node] | None
-    pods: list[shapes.Pod]
+    pods: list[shapes.Occupant]
     places: list[dialects.Place]
     waiting: list[dialects.InQueue] = field(default_factory=list)  # runs whose objects wait
     in_kueue: list[dialects.InKueue] = field(default_factory=list)  # runs whose objects wait for Kueue
@@ -112,9 +112,11 @@ def see(api: Api, *, selector: str = "") -> Seen:
         except Denied:
             return None
 
-    def bound_pods() -> tuple[list[shapes.Pod], bool]:
-        pods = listed("Pod", shapes.Pod, fields=bound, namespace=ALL)
-        return (pods, True) if pods is not None else (listed("Pod", shapes.Pod, fields=bound) or [], False)
+    def bound_pods() -> tuple[list[shapes.Occupant], bool]:
+        pods = listed("Pod", shapes.Occupant, fields=bound, namespace=ALL)
+        if pods is not None:
+            return pods, True
+        return listed("Pod", shapes.Occupant, fields=bound) or [], False
 
     nodes = beside(lambda: listed("Node", shapes.Node, selector=selector))
     pods, all_namespaces = bound_pods()
@@ -141,7 +143,7 @@ def see(api: Api, *, selector: str = "") -> Seen:
 
 def to_cluster(
     nodes: Sequence[shapes.Node],
-    pods: Iterable[shapes.Pod],
+    pods: Iterable[shapes.Occupant],
     places: Iterable[dialects.Place],
     waiting: Iterable[dialects.InQueue] = (),
     *,
@@ -202,7 +204,7 @@ def queued_runs(waiting: Iterable[dialects.InQueue], me: str, now: float | None 
     return tuple(name for _, _, name in sorted(order))
 
 
-def is_bound(pod: shapes.Pod) -> bool:
+def is_bound(pod: shapes.Occupant) -> bool:
     """Whether a pod takes room on a node."""
     return bool(pod.spec.node_name) and pod.status.phase not in ENDED
 
@@ -234,7 +236,7 @@ def why_closed(node: shapes.Node, tolerations: Sequence[Toleration]) -> Closed |
     return None
 
 
-def _add_up(pods: Iterable[shapes.Pod], places: Iterable[dialects.Place], me: str) -> dict[str, _Use]:
+def _add_up(pods: Iterable[shapes.Occupant], places: Iterable[dialects.Place], me: str) -> dict[str, _Use]:
     use: dict[str, _Use] = {}
     there = set()
     for pod in pods:

@@ -103,7 +103,7 @@ def _run_uses(seen: inventory.Seen, me: str) -> Iterable[ClusterRun]:
         )
 
 
-def _is_of_other_job(pod: shapes.Pod) -> bool:
+def _is_of_other_job(pod: shapes.Occupant) -> bool:
     """Whether a pod with GPUs belongs to a job that a controller of Kubeflow's looks after."""
     labels = pod.metadata.labels
     theirs = names.RUN not in labels and job_of(labels) is not None

@@ -21,6 +21,7 @@ from echelon.engines.kubernetes.notebook import objects
 from echelon.engines.kubernetes.notebook.objects import NO_JUPYTER, Surrounding
 from echelon.engines.kubernetes.one_pod import ForbidsRoot, OnePod, Patience
 from echelon.engines.kubernetes.ownership.belonging import is_owned_by
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.prerequisites.pod_security import level_of
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import workers
@@ -267,9 +268,9 @@ class _Answers:
         self._api, self._tell, self._first = api, tell, first
         self._begun: float | None = time.monotonic()
 
-    def __call__(self, pod: Object) -> bool:
+    def __call__(self, pod: Pod) -> bool:
         if workers.is_running(pod):
-            if _answers(self._api, pod["metadata"]["name"]):
+            if _answers(self._api, pod.metadata.name):
                 return True
             if self._begun is not None and time.monotonic() - self._begun > _STARTS:
                 self._begun = None
@@ -295,11 +296,11 @@ def _answers(api: Api, pod: str) -> bool:
     return answer.split(b" ")[1:2] == [b"200"]
 
 
-def _why_ended(pod: Object) -> EchelonError:
+def _why_ended(pod: Pod) -> EchelonError:
     """Why a server ended at its start."""
     end = workers.container_end(pod)
     if end is not None and end.exit_code == NO_JUPYTER:
-        image = workers.worker_container(pod["spec"])["image"]
+        image = workers.worker_container(pod.spec).image
         return Unavailable(f"the image {image} has no Jupyter", hint="choose one with jupyterlab in it")
     loss = workers.loss_of(pod)
     lines = [line for line in (end.message if end is not None else "").splitlines() if line.strip()]
@@ -319,7 +320,7 @@ def _running_pod(api: Api, job: Object) -> str:
     server = _server(api, job)
     pods = server.pods()
     if pods and workers.is_running(pods[-1]):
-        return str(pods[-1]["metadata"]["name"])
+        return pods[-1].metadata.name
     if dialects.end_of([job]) is not None:
         raise _has_ended(job)
     hint = "`echelon jupyter up` waits for it"

@@ -79,15 +79,9 @@ def is_owned_by(obj: Mapping[str, Any], uid: str) -> bool:
     return bool(uid) and any(each.get("uid") == uid for each in owners)
 
 
-def maker_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object whose controller made a pod; empty if none did."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return next((each for each in owners if each.get("controller")), {})
-
-
-def is_made_by(pod: Mapping[str, Any], makers: Collection[str]) -> bool:
-    """Whether a controller made a pod of one of these objects, given by their uids."""
-    return bool(maker_of(pod).get("uid")) and maker_of(pod)["uid"] in makers
+def is_made_by(about: ObjectMeta, makers: Collection[str]) -> bool:
+    """Whether a controller made an object of one of these, given by their uids."""
+    return bool(about.maker.uid) and about.maker.uid in makers
 
 
 Standing = Literal["ours", "leaves", "orphan", "earlier", "other-run", "stranger"]

@@ -8,11 +8,12 @@ whatever the number of jobs and pods."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any
 
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
-from echelon.engines.kubernetes.ownership.belonging import maker_of
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET
+from echelon.engines.kubernetes.pods import Pod
+from echelon.engines.kubernetes.shapes import Count, ObjectMeta, Shape
 from echelon.errors import Denied
 from echelon.values import frozen
 
@@ -29,71 +30,74 @@ _NAMED = 50  # jobs that a selector names one by one; with more, all are asked f
 _LABEL = 63  # characters that the value of a label may have
 
 
-class _Meta(TypedDict, total=False):
-    name: str
-    uid: str
-    ownerReferences: list[dict[str, Any]]
+class MadeStatus(Shape, frozen=True):
+    """How often a JobSet has started over."""
+
+    restarts: Count = 0
 
 
-class _Outline(TypedDict, total=False):
-    metadata: _Meta
-    status: dict[str, Any]
+class Made(Shape, frozen=True):
+    """An object that a controller made of another."""
+
+    metadata: ObjectMeta
+    status: MadeStatus = MadeStatus()
 
 
 @frozen
 class Between:
     """Objects between jobs and pods, tier by tier; none where nothing is between. Pure."""
 
-    tiers: tuple[tuple[Object, ...], ...] = ()
+    tiers: tuple[tuple[Made, ...], ...] = ()
 
     def makers(self, jobs: Iterable[Pair]) -> frozenset[Pair]:
         """What makes the pods of jobs: these themselves, and the Jobs that were made of them."""
         known = frozenset(jobs)
         found = known
         for tier in self.tiers:
-            found = frozenset(_pair(each["metadata"]) for each in tier if maker_pair(each) in found)
+            found = frozenset(_pair(each.metadata) for each in tier if maker_pair(each) in found)
         return known | found
 
-    def refutes(self, pod: Mapping[str, Any]) -> bool:
+    def refutes(self, pod: Pod) -> bool:
         """Whether a Job is there that has the name of the pod's maker, and it is known whose it is. Of one
         whose own maker is gone, that is not known.
         """
-        name = maker_of(pod).get("name")
+        name = pod.metadata.maker.name
         jobs = self.tiers[-1] if self.tiers else ()
         above = self.tiers[-2] if len(self.tiers) > 1 else None
-        return any(_is_traced(job, above) for job in jobs if job["metadata"]["name"] == name)
+        return any(_is_traced(job, above) for job in jobs if job.metadata.name == name)
 
 
-def _is_traced(job: Object, above: Sequence[Object] | None) -> bool:
+def _is_traced(job: Made, above: Sequence[Made] | None) -> bool:
     maker = maker_pair(job)
-    return above is None or not maker[1] or maker in {_pair(each["metadata"]) for each in above}
+    return above is None or not maker[1] or maker in {_pair(each.metadata) for each in above}
 
 
-def maker_pair(obj: Mapping[str, Any]) -> Pair:
+def maker_pair(obj: Pod | Made) -> Pair:
     """The name and uid of the object whose controller made another; both empty if none did."""
-    return _pair(maker_of(obj))
+    maker = obj.metadata.maker
+    return maker.name, maker.uid
 
 
 def pairs_of(objects: Iterable[Mapping[str, Any]]) -> frozenset[Pair]:
     """What objects are known by as makers."""
-    return frozenset(_pair(each["metadata"]) for each in objects)
+    abouts = (each["metadata"] for each in objects)
+    return frozenset((str(about.get("name") or ""), str(about.get("uid") or "")) for about in abouts)
 
 
-def have_between(kind: str, pods: Iterable[Mapping[str, Any]]) -> bool:
+def have_between(kind: str, pods: Iterable[Pod]) -> bool:
     """Whether pods of a kind of job, given by its word, may have been made by something in between."""
-    return kind in _TIERS and any(maker_of(pod).get("kind") == "Job" for pod in pods)
+    return kind in _TIERS and any(pod.metadata.maker.kind == "Job" for pod in pods)
 
 
 def read_between(api: Api, kind: str, names: Collection[str]) -> Between | None:
     """What is between the jobs of a kind with these names and their pods; None where that cannot be read,
     since the user lacks a right, or the cluster the kind.
     """
-    found: list[tuple[Object, ...]] = []
+    found: list[tuple[Made, ...]] = []
     try:
         for resource, label in _TIERS.get(kind, ()):
             one = f"metadata.name={next(iter(names))}" if not label and len(names) == 1 else ""
-            shapes = api.list_shapes(resource, _Outline, selector=_selector(label, names), fields=one)
-            found.append(tuple(cast("Sequence[Object]", shapes)))
+            found.append(tuple(api.list_shapes(resource, Made, selector=_selector(label, names), fields=one)))
     except (Denied, NotThere):
         return None
     return Between(tiers=tuple(found))
@@ -105,5 +109,5 @@ def _selector(label: str, names: Collection[str]) -> str:
     return f"{label} in ({','.join(sorted(names))})"
 
 
-def _pair(about: Mapping[str, Any]) -> Pair:
-    return str(about.get("name") or ""), str(about.get("uid") or "")
+def _pair(about: ObjectMeta) -> Pair:
+    return about.name, about.uid

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.client.api import Api, Object
 from echelon.errors import Denied
 
@@ -42,7 +42,7 @@ def refuses(api: Api, jobs: Sequence[Object], selector: str) -> bool:
 
     deadline = time.monotonic() + _FIRST_PODS
     while time.monotonic() < deadline:
-        if api.list("Pod", selector=selector).items:
+        if api.list_shapes("Pod", shapes.Named, selector=selector):
             return False
         if forbids_root(find_troubles(api, jobs, [])):
             return True

@@ -13,8 +13,8 @@ from dataclasses import replace
 import msgspec
 
 from echelon.engines.decoding import convert
-from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.fields import json_object
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.state.outcome import GONE, explain
 from echelon.engines.kubernetes.state.standing import Told
@@ -30,7 +30,7 @@ from echelon.model import ends
 from echelon.model.event import Disruption, Event, bounded, is_sound
 from echelon.model.output.log import EventLine, Line, is_gap
 
-Explain = Callable[[Sequence[Object], float], Loss | None]
+Explain = Callable[[Sequence[Pod], float], Loss | None]
 
 
 def opening_events(stored: Stored, queue: str = "") -> list[Event]:
@@ -62,7 +62,7 @@ class LeaderEvents:
         self._own_loss: tuple[str, Disruption | None] | None = None  # how worker 0 was lost the last time
         self.known = set[str]() if known is None else known  # a state line repeats events
 
-    def read(self, line: EventLine, pods: Sequence[Object]) -> Iterator[Event]:
+    def read(self, line: EventLine, pods: Sequence[Pod]) -> Iterator[Event]:
         """The events of one line. A state line repeats what still matters: only what was missed is new."""
         if not self.told.has_lines:
             self.told = replace(self.told, has_lines=True)
@@ -75,7 +75,7 @@ class LeaderEvents:
                 with contextlib.suppress(msgspec.ValidationError, RecursionError):  # written by a newer agent
                     yield from self._events(each, pods)
 
-    def _events(self, raw: Mapping[str, object], pods: Sequence[Object]) -> Iterator[Event]:
+    def _events(self, raw: Mapping[str, object], pods: Sequence[Pod]) -> Iterator[Event]:
         event = convert(raw, Event)
         if not is_sound(event):
             return
@@ -119,7 +119,7 @@ class LeaderEvents:
             told = replace(told, manifests={**told.manifests, worker: event.manifests})
         self.told = told
 
-    def _with_own_loss(self, event: Event, pods: Sequence[Object]) -> Event:
+    def _with_own_loss(self, event: Event, pods: Sequence[Pod]) -> Event:
         """A leader that replaces another one knows only that worker 0 was lost; the cluster, or the one
         before, has told how.
         """
@@ -152,19 +152,19 @@ def _is_state(line: EventLine) -> bool:
     return bool(json_object(line.payload.decode(errors="replace")).get("kind") == "state")
 
 
-def node_of(pods: Sequence[Object], worker: int) -> str | None:
+def node_of(pods: Sequence[Pod], worker: int) -> str | None:
     """The node of a worker's newest pod."""
     mine = pods_by_worker(pods).get(worker, [])
-    return (mine[-1].get("spec") or {}).get("nodeName") if mine else None
+    return mine[-1].spec.node_name or None if mine else None
 
 
-def _with_node(event: Event, pods: Sequence[Object]) -> str | None:
+def _with_node(event: Event, pods: Sequence[Pod]) -> str | None:
     node = node_of(pods, event.worker) if event.worker is not None else None
     return f"{event.reason} (on node {node})" if node and event.reason else event.reason
 
 
 def with_results_gone(
-    end: Event, told: Told, stored: Stored, pods: Sequence[Object], *, kept: bool = False
+    end: Event, told: Told, stored: Stored, pods: Sequence[Pod], *, kept: bool = False
 ) -> Event:
     """The end, with what became of results that the workers held for a while and that were not fetched;
     `kept` if the run's keeper has any.

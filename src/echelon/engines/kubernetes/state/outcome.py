@@ -13,6 +13,7 @@ import msgspec
 from echelon.agent.task import LEFT_FOR_GOOD, NO_LEADER, RUN_OVER
 from echelon.engines.decoding import convert
 from echelon.engines.kubernetes.fields import one_line
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.whole import is_half_made
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 GONE = ("worker-left", "worker-lost")  # causes that are a worker's, not a rank's
 
 
-def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
+def verdict_of(pods: Iterable[Pod]) -> Mapping[str, Any] | None:
     """The verdict in the leader's termination message; None without one that can be read. The first one is
     the run's: a leader that was killed while it kept results is replaced, and the new one fails, since no
     other worker comes any more. Only after a worker was told to leave do all begin anew.
@@ -61,7 +62,7 @@ def verdict_of(pods: Iterable[Object]) -> Mapping[str, Any] | None:
     return next((each for each in found if not _was_told_to_leave(each)), found[-1] if found else None)
 
 
-def has_decided(pods: Sequence[Object]) -> bool:
+def has_decided(pods: Sequence[Pod]) -> bool:
     """Whether a leader's termination message says how the run ended. One that replaced another and waited in
     vain for the other workers does not: the run may have been over before it came.
     """
@@ -76,7 +77,7 @@ def _was_told_to_leave(verdict: Mapping[str, Any]) -> bool:
     return isinstance(cause, dict) and cause.get("kind") in GONE
 
 
-def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> Event | None:
+def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Pod]) -> Event | None:
     """The end of a run, as far as its objects show; None while it goes on, or its leader is still leaving."""
     stop, verdict, end = stored.stop, verdict_of(pods), dialects.end_of(jobs)
     leaders = leader_pods(pods)
@@ -110,7 +111,7 @@ def finished_event(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object
     return _without_verdict(end, pods, at=at)
 
 
-def left_alone(pods: Sequence[Object]) -> float | None:
+def left_alone(pods: Sequence[Pod]) -> float | None:
     """When the first worker left by which its Job fails, since it had lost its leader and no restart is left;
     None if there is none, or a leader is there that may still say more. The Job controller takes its time.
     """
@@ -118,7 +119,7 @@ def left_alone(pods: Sequence[Object]) -> float | None:
     if leaders and not has_ended(leaders[-1]) and not is_cut_off(leaders[-1]):
         return None
     # A worker that is deleted, as by a suspension, may leave so without the run being over.
-    there = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
+    there = (pod for pod in pods if not pod.metadata.leaves)
     left = filter(None, map(container_end, there))
     return min((end.at for end in left if end.exit_code == NO_LEADER), default=None)
 
@@ -134,7 +135,7 @@ def _is_withdrawn(job: Object) -> bool:
     return dialects.of(job).is_withdrawn(job)
 
 
-def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
+def explain(cause: RootCause, pods: Iterable[Pod]) -> RootCause:
     """The same cause with what only the cluster knows of it: how a worker was lost, which limit was hit."""
     mine = pods_by_worker(pods).get(cause.worker, []) if cause.worker is not None else []
     if cause.rank is None:
@@ -146,7 +147,7 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
             loss = next(filter(None, map(taken_away, reversed(mine))), None)
         if loss is not None and cause.worker is not None:
             return ends.with_loss(cause, cause.worker, loss.how, disruption_of(loss))
-        node = (mine[-1].get("spec") or {}).get("nodeName") if mine else None
+        node = mine[-1].spec.node_name if mine else ""
         return replace(cause, summary=f"{cause.summary} (on node {node})") if node else cause
     for pod in reversed(mine):
         end, limit = container_end(pod), memory_limit(pod)
@@ -156,7 +157,7 @@ def explain(cause: RootCause, pods: Iterable[Object]) -> RootCause:
     return cause
 
 
-def going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> tuple[State, str | None]:
+def going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Pod]) -> tuple[State, str | None]:
     """The state of a run that is not over, as far as its objects show, and why it is that."""
     if stored.stop is not None:
         return "stopping", stored.stop.reason
@@ -182,9 +183,7 @@ def going_on(stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> 
     return "starting", next(filter(None, (gave_way(mine[-1]) for mine in workers.values())), None)
 
 
-def _from_verdict(
-    verdict: Mapping[str, Any], stop: Stop | None, pods: Sequence[Object], *, at: float
-) -> Event:
+def _from_verdict(verdict: Mapping[str, Any], stop: Stop | None, pods: Sequence[Pod], *, at: float) -> Event:
     """The end by the leader's verdict; a failure after a stop counts as the stop."""
     decided = verdict.get("at")
     first = stop is not None and isinstance(decided, int | float) and decided < stop.at
@@ -227,7 +226,7 @@ def stopped(stop: Stop, *, at: float) -> Event:
     return ends.stopped(stop.reason, at=at)
 
 
-def _without_verdict(end: dialects.End | None, pods: Sequence[Object], *, at: float) -> Event:
+def _without_verdict(end: dialects.End | None, pods: Sequence[Pod], *, at: float) -> Event:
     """The end of a run whose leader left no verdict: the first worker that was lost is why, if known."""
     limit = end.at if end is not None and end.at else at
     known = []
@@ -239,9 +238,7 @@ def _without_verdict(end: dialects.End | None, pods: Sequence[Object], *, at: fl
             when = loss_time(pod) or limit
             # A worker without its leader, or deleted because the Job has failed, only follows another.
             misses = loss.kind == "no-leader"
-            follows = misses + (
-                when > limit or (bool(pod["metadata"].get("deletionTimestamp")) and not is_cut_off(pod))
-            )
+            follows = misses + (when > limit or (pod.metadata.leaves and not is_cut_off(pod)))
             known.append((follows, when, worker, loss.how, misses, disruption_of(loss)))
     if known:
         _, _, worker, how, misses, disruption = min(known, key=lambda each: each[:3])

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Literal
 
 from echelon.engines.kubernetes.fields import moment
-from echelon.engines.kubernetes.ownership.belonging import maker_of
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import outcome, workers
@@ -60,7 +60,7 @@ class Evidence:
 
     stored: Stored
     jobs: Sequence[Object] = ()
-    pods: Sequence[Object] = ()
+    pods: Sequence[Pod] = ()
     waiting: Sequence[Object] = ()
     told: Told = Told()
     asked: frozenset[Source] = frozenset()
@@ -137,7 +137,7 @@ def waits_again(known: Evidence) -> bool:
     return outcome.waits_again(known.stored, [*known.jobs, *known.waiting], cause)
 
 
-def finish(told: Told, stored: Stored, pods: Sequence[Object]) -> Event:
+def finish(told: Told, stored: Stored, pods: Sequence[Pod]) -> Event:
     """The end by the leader's verdict; a failure after a stop counts as the stop."""
     verdict, stop = told.verdict, stored.stop
     assert verdict is not None
@@ -241,16 +241,16 @@ def _could_tell(known: Evidence) -> tuple[Source, ...]:
     return tuple(each for each in found if each not in known.asked)
 
 
-def may_know(pod: Object) -> bool:
+def may_know(pod: Pod) -> bool:
     """Whether a pod's log may have an end that the leader's has not: a worker that is told to leave once its
     results are fetched has told the end before. One whose pod is deleted tells nothing: who suspends the Job
     ends its workers so.
     """
-    there = workers.has_started(pod) and not pod["metadata"].get("deletionTimestamp")
+    there = workers.has_started(pod) and not pod.metadata.leaves
     return there and (workers.is_running(pod) or workers.worker_of(pod) != 0)
 
 
-def _may_be_new(leader: Object, known: Evidence) -> bool:
+def _may_be_new(leader: Pod, known: Evidence) -> bool:
     """Whether a leader may have come after the end that the record has, and not know of it: in place of
     another one, or made by a controller that does not number the pods which it makes, as those of Jobs are.
     """
@@ -259,7 +259,7 @@ def _may_be_new(leader: Object, known: Evidence) -> bool:
         return False
     if any(map(workers.was_replaced, known.pods)):
         return True
-    if maker_of(leader).get("kind") == "Job":
+    if leader.metadata.maker.kind == "Job":
         return False
-    began = moment((leader.get("status") or {}).get("startTime"))
+    began = moment(leader.status.start_time)
     return began is None or began > end.at

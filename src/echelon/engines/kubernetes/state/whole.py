@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from echelon.agent.task import LEFT_FOR_GOOD, RUN_OVER
 from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import SUBMISSION, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state.workers import container_end, leader_pods
@@ -62,7 +63,7 @@ def none_ran(events: Iterable[Event]) -> bool:
     return not any(event.kind in _RAN for event in events)
 
 
-def left_over(end: Event, stored: Stored, jobs: Sequence[Object], pods: Sequence[Object]) -> list[Object]:
+def left_over(end: Event, stored: Stored, jobs: Sequence[Object], pods: Sequence[Pod]) -> list[Object]:
     """The Jobs that go on though the run is over and its leader has left in order, or was ended by a stop:
     no leader will tell their workers. One that was lost is another matter: its members hold their results.
     """

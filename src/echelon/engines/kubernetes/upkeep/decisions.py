@@ -12,6 +12,7 @@ from echelon.engines.kubernetes.diagnose.kueue import waits_in
 from echelon.engines.kubernetes.follow.evidence import evidence
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.ledger import first_of
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.record import Stop, Stored
 from echelon.engines.kubernetes.render import dialects
 from echelon.engines.kubernetes.state import whole, workers
@@ -70,8 +71,8 @@ def decide(view: RunView, now: float) -> list[Action]:
         found.append(Withdraw(stop=stored.stop))  # the client that stopped it was killed before it did so
     end = (view.standing or standing(evidence(view.objects), now)).end
     if end is None:
-        stuck = (pod["metadata"] for pod in pods if workers.is_stuck(pod, now))
-        found += [FreePod(pod=about["name"], uid=about.get("uid") or "") for about in stuck]
+        stuck = (pod.metadata for pod in pods if workers.is_stuck(pod, now))
+        found += [FreePod(pod=about.name, uid=about.uid) for about in stuck]
         hopeless = gives_up(view.troubles, now)
         if stored.stop is None and hopeless is not None:
             found.append(GiveUp(reason=hopeless.sentence))
@@ -124,7 +125,7 @@ def _end_of_waiting(stored: Stored, now: float) -> Stop | None:
     return Stop(at=at, reason=why.reason or "", outcome="timed-out")
 
 
-def _have_nodes(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
+def _have_nodes(jobs: Sequence[Object], pods: Sequence[Pod]) -> bool:
     """Whether every worker has a pod that is on a node, or was."""
     if any_suspended(jobs):
         return False
@@ -132,8 +133,8 @@ def _have_nodes(jobs: Sequence[Object], pods: Sequence[Object]) -> bool:
     return len(placed) == dialects.wanted(jobs)
 
 
-def _has_node(pod: Object) -> bool:
-    return bool((pod.get("spec") or {}).get("nodeName"))
+def _has_node(pod: Pod) -> bool:
+    return bool(pod.spec.node_name)
 
 
 def _lost_any(job: Object) -> bool:
@@ -141,7 +142,7 @@ def _lost_any(job: Object) -> bool:
     return bool(status.get("failed") or status.get("succeeded") or status.get("failedIndexes"))
 
 
-def _why_not_whole(jobs: Sequence[Object], pods: Sequence[Object], troubles: Sequence[Trouble]) -> str:
+def _why_not_whole(jobs: Sequence[Object], pods: Sequence[Pod], troubles: Sequence[Trouble]) -> str:
     total = dialects.wanted(jobs)
     placed = sum(any(map(_has_node, mine)) for mine in workers.pods_by_worker(pods).values())
     why = f": {troubles[0].sentence}" if troubles else ""
@@ -166,7 +167,7 @@ def _have_ended(jobs: Sequence[Object]) -> bool:
     return bool(ends) and all(end is not None and end.final for end in ends)
 
 
-def _is_overdue(stop: Stop, job: Job, jobs: Sequence[Object], pods: Sequence[Object], now: float) -> bool:
+def _is_overdue(stop: Stop, job: Job, jobs: Sequence[Object], pods: Sequence[Pod], now: float) -> bool:
     """Whether nothing carries a stop out: the client that asked for it was killed, or the leader is stuck."""
     if not jobs or dialects.end_of(jobs) is not None:
         return False

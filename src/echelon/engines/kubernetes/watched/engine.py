@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from echelon.engines.base import Saving, TakeOver
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Api, NotThere, Object
+from echelon.engines.kubernetes.client.api import Api, NotThere
 from echelon.engines.kubernetes.client.place import USUAL, Place
 from echelon.engines.kubernetes.follow.troubles import out_of_touch
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.watched.holding import hold_back
 from echelon.engines.kubernetes.watched.kinds import Address, parse_address
 from echelon.engines.kubernetes.watched.lines import follow_lines, merged_lines, read_lines
@@ -120,7 +121,7 @@ class WatchedJobs:
     ) -> Iterator[LogLine]:
         """What the pods wrote, each a rank."""
 
-        def chosen() -> dict[int, Object]:
+        def chosen() -> dict[int, Pod]:
             pods = self._see(ref).pods
             return {number: pod for number, pod in pods.items() if ranks is None or number in ranks}
 

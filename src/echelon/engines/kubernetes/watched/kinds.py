@@ -8,6 +8,7 @@ from typing import Any
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import below, whole_number
 from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET, PREFIX
+from echelon.engines.kubernetes.pods import Pod
 from echelon.errors import InvalidJob
 from echelon.values import frozen
 
@@ -93,20 +94,20 @@ def selector(label: tuple[str, str], name: str = "") -> str:
     return ",".join(filter(None, (f"{named}={name}" if name else named, beside)))
 
 
-def role_of(pod: Mapping[str, Any]) -> str:
+def role_of(pod: Pod) -> str:
     """The replica type of a pod, in lower case."""
-    labels = pod["metadata"].get("labels") or {}
+    labels = pod.metadata.labels
     for name in (f"{PREFIX}replica-type", "replica-type", f"{JOBSET}replicatedjob-name", f"{PREFIX}job-role"):
         if name in labels:
-            return str(labels[name]).lower()
+            return labels[name].lower()
     return "worker"
 
 
-def index_of(pod: Mapping[str, Any], job: Mapping[str, Any]) -> int:
+def index_of(pod: Pod, job: Mapping[str, Any]) -> int:
     """The number of a pod among those of its type. mpi-operator numbers workers from 1 where the launcher is
     one of them.
     """
-    labels = pod["metadata"].get("labels") or {}
+    labels = pod.metadata.labels
     known = (f"{PREFIX}replica-index", "replica-index", names.COMPLETION_INDEX)
     found = (whole_number(labels.get(name)) for name in known)
     index = next((index for index in found if index is not None and index < _MOST), 0)
@@ -114,7 +115,7 @@ def index_of(pod: Mapping[str, Any], job: Mapping[str, Any]) -> int:
     return max(0, index - 1) if after_launcher else index
 
 
-def groups_of(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+def groups_of(job: Mapping[str, Any], pods: Sequence[Pod]) -> list[tuple[str, int]]:
     """The replica types of a job and how many there are of each, the one that leads first."""
     spec = below(job, "spec")
     found: dict[str, int] = {}
@@ -131,9 +132,9 @@ def groups_of(job: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list
     return [(role, count) for role, count in ranked if count]
 
 
-def container_of(pod: Mapping[str, Any]) -> str:
+def container_of(pod: Pod) -> str:
     """The container of a pod that trains: the first that is no sidecar."""
-    listed = [str(each["name"]) for each in (pod.get("spec") or {}).get("containers") or ()]
+    listed = [each.name for each in pod.spec.containers]
     known = [name for name in listed if name in ("pytorch", "tensorflow", "node", "xgboost", "paddle", "jax")]
     return next(iter(known or [name for name in listed if name not in _SIDE] or listed), names.CONTAINER)
 

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from echelon.engines.kubernetes.client.api import Api, Object
+from echelon.engines.kubernetes.client.api import Api
 from echelon.engines.kubernetes.fields import moment
 from echelon.engines.kubernetes.follow.logs import own_pieces, since
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.watched.kinds import container_of
 from echelon.errors import EchelonError, Refused, Unreachable
 from echelon.model.output.log import LogLine, decode
@@ -21,7 +22,7 @@ _AHEAD = 10_000  # lines that are read ahead of the reader
 
 
 def read_lines(
-    api: Api, number: int, pod: Object, *, follow: bool = False, tail: int | None = None
+    api: Api, number: int, pod: Pod, *, follow: bool = False, tail: int | None = None
 ) -> Iterator[LogLine]:
     """What a pod's container wrote, or the last lines of it; nothing where it has not begun, or is gone.
     Lines that are followed go on after a connection was lost, unless another pod has got the name: from the
@@ -56,36 +57,34 @@ def read_lines(
             time.sleep(_LOOK)
 
 
-def _has_ended(api: Api, pod: Object) -> bool:
+def _has_ended(api: Api, pod: Pod) -> bool:
     """Whether a log has no more to come: API servers cut off the stream of one that lasts for hours."""
-    about = pod["metadata"]
+    about = pod.metadata
     try:
-        now = api.find("Pod", str(about["name"]), namespace=about.get("namespace"))
+        now = api.find_shape("Pod", Pod, about.name, namespace=about.namespace or None)
     except Unreachable:
         return False
     except EchelonError:  # pods may not be read
         return True
-    if now is None or now["metadata"].get("uid") != about.get("uid"):
+    if now is None or now.metadata.uid != about.uid:
         return True
-    status, container = now.get("status") or {}, container_of(now)
-    states = (each for each in status.get("containerStatuses") or () if each.get("name") == container)
-    never = (now.get("spec") or {}).get("restartPolicy") == "Never"
-    over = never and any("terminated" in (each.get("state") or {}) for each in states)
-    return over or status.get("phase") in ("Succeeded", "Failed")
+    container = container_of(now)
+    states = (each.state for each in now.status.container_statuses if each.name == container)
+    never = now.spec.restart_policy == "Never"
+    over = never and any(each.terminated is not None for each in states)
+    return over or now.status.phase in ("Succeeded", "Failed")
 
 
-def _lines(
-    api: Api, pod: Object, *, follow: bool, tail: int | None, begin: str, again: bool
-) -> Iterator[bytes]:
-    about, rest = pod["metadata"], b""
+def _lines(api: Api, pod: Pod, *, follow: bool, tail: int | None, begin: str, again: bool) -> Iterator[bytes]:
+    about, rest = pod.metadata, b""
     with api.logs(
-        str(about["name"]),
+        about.name,
         container=container_of(pod),
         follow=follow,
         tail=tail,
         since=begin,
         stamped=True,
-        namespace=about.get("namespace"),
+        namespace=about.namespace or None,
     ) as stream:
         for piece in own_pieces(api, pod, stream) if again else stream:
             *lines, rest = (rest + piece).split(b"\n")
@@ -94,14 +93,14 @@ def _lines(
         yield rest
 
 
-def merged_lines(api: Api, pods: dict[int, Object]) -> Iterator[LogLine]:
+def merged_lines(api: Api, pods: dict[int, Pod]) -> Iterator[LogLine]:
     """All that is there, by the times that the nodes give it."""
     streams = [read_lines(api, number, pod) for number, pod in pods.items()]
     return heapq.merge(*streams, key=lambda line: line.at)
 
 
 def follow_lines(
-    api: Api, look: Callable[[], dict[int, Object]], is_over: Callable[[], bool]
+    api: Api, look: Callable[[], dict[int, Pod]], is_over: Callable[[], bool]
 ) -> Iterator[LogLine]:
     """Lines as they come, of pods that come later too, until the job is over and all is read. While the API
     server is away, those that are read already are all there are. A reader that pauses holds the streams up.
@@ -116,7 +115,7 @@ def follow_lines(
                 lines.put(found, timeout=_LOOK)
                 return
 
-    def read(number: int, pod: Object) -> None:
+    def read(number: int, pod: Pod) -> None:
         try:
             for line in read_lines(api, number, pod, follow=True):
                 put(line)
@@ -129,8 +128,8 @@ def follow_lines(
     try:
         while True:
             for number, pod in pods.items():
-                uid = str(pod["metadata"].get("uid"))
-                started = (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")
+                uid = pod.metadata.uid
+                started = pod.status.phase in ("Running", "Succeeded", "Failed")
                 if uid not in begun and started:
                     begun[uid] = threading.Thread(
                         target=read, args=(number, pod), name=f"log {uid}", daemon=True

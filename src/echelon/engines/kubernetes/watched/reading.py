@@ -10,9 +10,8 @@ from contextlib import suppress
 from functools import cache
 
 from echelon.engines.kubernetes.client.api import Api, Object
-from echelon.engines.kubernetes.fields import whole_number
-from echelon.engines.kubernetes.ownership.belonging import maker_of
 from echelon.engines.kubernetes.ownership.between import Between, maker_pair, pairs_of, read_between
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.watched.kinds import KINDS, Address, Kind, labels_of, selector
 from echelon.engines.kubernetes.watched.state import Seen, see
 from echelon.errors import EchelonError
@@ -20,9 +19,9 @@ from echelon.errors import EchelonError
 
 def read_one(api: Api, address: Address, job: Object) -> Seen:
     """A job that was read, with its pods."""
-    found: list[Object] = []
+    found: Sequence[Pod] = ()
     for label in labels_of(address.kind):
-        found = found or api.list("Pod", selector=selector(label, address.name)).items
+        found = found or api.list_shapes("Pod", Pod, selector=selector(label, address.name))
     return _seen(address, job, found, read_between(api, address.kind.word, [address.name]))
 
 
@@ -30,11 +29,11 @@ def read_all(api: Api) -> list[Seen]:
     """Every job of every kind that the cluster serves, and that the user may list."""
 
     @cache
-    def pods_with(label: tuple[str, str]) -> Mapping[str, Sequence[Object]]:
+    def pods_with(label: tuple[str, str]) -> Mapping[str, Sequence[Pod]]:
         """Pods by the name of the job that they say they are of."""
-        named: dict[str, list[Object]] = {}
-        for pod in api.list("Pod", selector=selector(label)).items:
-            named.setdefault(str((pod["metadata"].get("labels") or {}).get(label[0])), []).append(pod)
+        named: dict[str, list[Pod]] = {}
+        for pod in api.list_shapes("Pod", Pod, selector=selector(label)):
+            named.setdefault(pod.metadata.labels.get(label[0], ""), []).append(pod)
         return named
 
     found = []
@@ -50,7 +49,7 @@ def _all_of(
     api: Api,
     kind: Kind,
     jobs: Sequence[Object],
-    pods_with: Callable[[tuple[str, str]], Mapping[str, Sequence[Object]]],
+    pods_with: Callable[[tuple[str, str]], Mapping[str, Sequence[Pod]]],
 ) -> list[Seen]:
     if not jobs:
         return []
@@ -64,19 +63,17 @@ def _all_of(
     return found
 
 
-def _seen(address: Address, job: Object, pods: Sequence[Object], between: Between | None) -> Seen:
+def _seen(address: Address, job: Object, pods: Sequence[Pod], between: Between | None) -> Seen:
     return see(address, job, own_pods(job, pods, between), attempts=_attempts(address, job, between))
 
 
-def own_pods(job: Object, pods: Sequence[Object], between: Between | None) -> list[Object]:
+def own_pods(job: Object, pods: Sequence[Pod], between: Between | None) -> list[Pod]:
     """Of pods with a job's labels, its own; where what is between may not be read (None), those of Jobs too.
     Pure.
     """
     makers = (between or Between()).makers(pairs_of([job]))
     unread = between is None
-    return [
-        pod for pod in pods if maker_pair(pod) in makers or (unread and maker_of(pod).get("kind") == "Job")
-    ]
+    return [pod for pod in pods if maker_pair(pod) in makers or (unread and pod.metadata.maker.kind == "Job")]
 
 
 def _attempts(address: Address, job: Object, between: Between | None) -> int:
@@ -84,4 +81,4 @@ def _attempts(address: Address, job: Object, between: Between | None) -> int:
     if between is None or address.kind.word != "trainjob":
         return 0
     mine = [each for each in between.tiers[0] if maker_pair(each) in pairs_of([job])]
-    return max((whole_number((each.get("status") or {}).get("restarts")) or 0 for each in mine), default=0)
+    return max((each.status.restarts for each in mine), default=0)

@@ -9,13 +9,11 @@ over deletes all of its Jobs, and numbers the attempt."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from echelon.engines.kubernetes.fields import whole_number
 from echelon.engines.kubernetes.ownership.kubeflow_labels import JOBSET
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.watched.kinds import container_of
-
-Pod = dict[str, Any]
 
 
 def of_latest_attempt(pods: Sequence[Pod], attempts: int) -> list[Pod]:
@@ -42,7 +40,7 @@ class Replacements:
         if suspended:
             self._uids.clear()
         for number, pod in newest.items():
-            uid = str(pod["metadata"].get("uid"))
+            uid = pod.metadata.uid
             self._count += self._uids.get(number, uid) != uid
             self._uids[number] = uid
         return self._count
@@ -50,19 +48,14 @@ class Replacements:
 
 def has_failed(pod: Pod) -> bool:
     """Whether the pod is over, and was not to be."""
-    return (pod.get("status") or {}).get("phase") == "Failed"
+    return pod.status.phase == "Failed"
 
 
 def _of_containers(pod: Pod) -> int:
-    return max((int(each.get("restartCount") or 0) for each in _statuses(pod)), default=0)
+    name = container_of(pod)
+    counts = (each.restart_count for each in pod.status.container_statuses if each.name == name)
+    return max(counts, default=0)
 
 
 def _attempt(pod: Pod) -> int:
-    labels = pod["metadata"].get("labels") or {}
-    return whole_number(labels.get(f"{JOBSET}restart-attempt")) or 0
-
-
-def _statuses(pod: Pod) -> Sequence[Mapping[str, Any]]:
-    name = container_of(pod)
-    listed = (pod.get("status") or {}).get("containerStatuses") or ()
-    return [each for each in listed if each.get("name") == name]
+    return whole_number(pod.metadata.labels.get(f"{JOBSET}restart-attempt")) or 0

@@ -5,12 +5,15 @@ why it does not start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec.structs import replace as changed
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.fields import below, conditions, moment, one_line
+from echelon.engines.kubernetes.pods import Container, ContainerStatus, Pod
 from echelon.engines.kubernetes.state import workers
 from echelon.engines.kubernetes.suspended import is_told_to_suspend
 from echelon.engines.kubernetes.watched.kinds import (
@@ -36,6 +39,7 @@ from echelon.model.world import Group, World
 from echelon.values import frozen
 
 Object = dict[str, Any]
+N = TypeVar("N", Container, ContainerStatus)
 
 
 @frozen
@@ -46,13 +50,13 @@ class Seen:
 
     address: Address
     job: Mapping[str, Any]
-    pods: Mapping[int, Object]
+    pods: Mapping[int, Pod]
     groups: tuple[tuple[str, int], ...]
     restarts: int = 0
     replaced: int = 0
 
 
-def see(address: Address, job: Mapping[str, Any], pods: Sequence[Object], *, attempts: int = 0) -> Seen:
+def see(address: Address, job: Mapping[str, Any], pods: Sequence[Pod], *, attempts: int = 0) -> Seen:
     """Number the pods through, as the ranks of a run are; `attempts` is how often all were made anew."""
     latest = of_latest_attempt(pods, attempts)
     groups = tuple(groups_of(job, latest))
@@ -61,8 +65,8 @@ def see(address: Address, job: Mapping[str, Any], pods: Sequence[Object], *, att
     for role, count in groups:
         first[role] = total
         total += count
-    found: dict[int, list[Object]] = {}
-    for pod in sorted(latest, key=lambda each: str(each["metadata"].get("creationTimestamp"))):
+    found: dict[int, list[Pod]] = {}
+    for pod in sorted(latest, key=lambda each: each.metadata.creation_timestamp or ""):
         found.setdefault(first[role_of(pod)] + index_of(pod, job), []).append(pod)
     newest = {number: mine[-1] for number, mine in sorted(found.items())}
     earlier = [pod for mine in found.values() for pod in mine[:-1]]
@@ -80,22 +84,21 @@ def with_replaced(seen: Seen, known: Replacements) -> Seen:
     return replace(seen, restarts=seen.restarts + count, replaced=count)
 
 
-def as_worker(worker: int, pod: Mapping[str, Any]) -> Object:
+def as_worker(worker: int, pod: Pod) -> Pod:
     """The pod as if it were that worker of one of echelon's runs."""
     name = container_of(pod)
 
-    def renamed(each: Mapping[str, Any]) -> Object:
-        return {**each, "name": names.CONTAINER} if each.get("name") == name else dict(each)
+    def renamed(listed: Iterable[N]) -> tuple[N, ...]:
+        return tuple(changed(each, name=names.CONTAINER) if each.name == name else each for each in listed)
 
-    about, spec, status = pod["metadata"], dict(pod.get("spec") or {}), dict(pod.get("status") or {})
-    spec["containers"] = [renamed(each) for each in spec.get("containers") or ()]
-    if "containerStatuses" in status:
-        status["containerStatuses"] = [renamed(each) for each in status["containerStatuses"]]
-    marks = {
-        "labels": {**(about.get("labels") or {}), names.COMPLETION_INDEX: str(worker)},
-        "annotations": {**(about.get("annotations") or {}), names.COMPLETION_INDEX: str(worker)},
-    }
-    return {**pod, "metadata": {**about, **marks}, "spec": spec, "status": status}
+    about, index = pod.metadata, {names.COMPLETION_INDEX: str(worker)}
+    statuses = renamed(pod.status.container_statuses)
+    return changed(
+        pod,
+        metadata=changed(about, labels=about.labels | index, annotations=about.annotations | index),
+        spec=changed(pod.spec, containers=renamed(pod.spec.containers)),
+        status=changed(pod.status, container_statuses=statuses),
+    )
 
 
 def as_jobs(seen: Seen) -> list[Object]:
@@ -110,19 +113,18 @@ def as_jobs(seen: Seen) -> list[Object]:
 def record_of(ref: RunRef, seen: Seen) -> Record:
     """The job as a run that was submitted and admitted."""
     pod = next(iter(seen.pods.values()), None)
-    containers = (pod.get("spec") or {}).get("containers") or [] if pod is not None else []
-    main: Object = next((each for each in containers if each["name"] == container_of(pod or {})), {})
-    words = (*(main.get("command") or ()), *(main.get("args") or ()))
+    mine = [each for each in pod.spec.containers if each.name == container_of(pod)] if pod is not None else []
+    main = mine[0] if mine else Container()
     world = World(groups=tuple(Group(role=role, workers=count, procs=1) for role, count in seen.groups))
     total = sum(count for _, count in seen.groups)
     seats = tuple(Seat(worker=number, node=_node(seen.pods.get(number))) for number in range(total))
     job = Job(
         name=ref.name,
-        command=tuple(map(str, words)) or (seen.address.kind.word,),
+        command=(*main.command, *main.args) or (seen.address.kind.word,),
         workers=total,
         framework=seen.address.kind.framework,
         restarts=_limit(seen),
-        pod=PodOptions(image=main.get("image"), annotations={KUBEFLOW_KIND: seen.address.kind.kind}),
+        pod=PodOptions(image=main.image or None, annotations={KUBEFLOW_KIND: seen.address.kind.kind}),
     )
     plan = Plan(
         world=world,
@@ -198,7 +200,7 @@ def _failure(seen: Seen, message: str, at: float) -> Event:
     how = f"was ended by {end.signal}" if end.signal else f"exited with code {end.exit_code}"
     how = "ran out of memory" if end.reason == "OOMKilled" else how
     cause = RootCause(
-        summary=f"rank {number} ({pod['metadata']['name']}) failed first: it {how}",
+        summary=f"rank {number} ({pod.metadata.name}) failed first: it {how}",
         kind="rank",
         worker=number,
         rank=number,
@@ -209,12 +211,12 @@ def _failure(seen: Seen, message: str, at: float) -> Event:
     return replace(finished, cause=cause)
 
 
-def _of_pod(number: int, pod: Mapping[str, Any], restarts: int) -> list[Event]:
-    started = moment((pod.get("status") or {}).get("startTime")) or 0.0
+def _of_pod(number: int, pod: Pod, restarts: int) -> list[Event]:
+    started = moment(pod.status.start_time) or 0.0
     found = []
-    if workers.has_started(dict(pod)):
-        found.append(Event(kind="worker-started", at=started, worker=number, node=_node(pod)))
-    end = workers.container_end(dict(pod))
+    if workers.has_started(pod):
+        found.append(Event(kind="worker-started", at=started, worker=number, node=pod.spec.node_name))
+    end = workers.container_end(pod)
     if end is not None and end.exit_code:
         reason = f"exited with code {end.exit_code}"
         found.append(
@@ -230,7 +232,7 @@ def _of_pod(number: int, pod: Mapping[str, Any], restarts: int) -> list[Event]:
         )
     elif end is not None:
         found.append(Event(kind="worker-ended", at=end.at, worker=number, exit_code=0))
-    elif workers.is_running(dict(pod)):
+    elif workers.is_running(pod):
         found.append(Event(kind="worker-running", at=started, worker=number, restart=restarts))
     return found
 
@@ -254,5 +256,5 @@ def _changed(condition: Mapping[str, Any] | None) -> float | None:
     return moment(condition.get("lastTransitionTime")) if condition is not None else None
 
 
-def _node(pod: Mapping[str, Any] | None) -> str:
-    return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
+def _node(pod: Pod | None) -> str:
+    return pod.spec.node_name if pod is not None else ""

@@ -190,7 +190,7 @@ def test_a_line_of_a_watch_without_an_end_is_our_error(
     monkeypatch.setattr(stream, "LONGEST_LINE", 1 << 20)
     stand_in.answer_with(has_no_end)
     with pytest.raises(Unreachable, match="a line of its answer has more than 1 MiB"):
-        list(api.watch("Pod", version="1", timeout=60.0))
+        list(api.watch("Pod", dict, version="1", timeout=60.0))
 
 
 def test_a_list_without_an_end_is_our_error(api: Api, stand_in: StandIn) -> None:

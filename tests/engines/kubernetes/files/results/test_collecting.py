@@ -415,7 +415,7 @@ def _running(engine: KubernetesEngine, name: str) -> list[str]:
 
     stored = find_record(engine.api, RunRef(engine="k8s", name=name))
     pods = pods_of(engine.api, stored) if stored is not None else []
-    return [pod["metadata"]["name"] for pod in pods if is_running(pod)]
+    return [pod.metadata.name for pod in pods if is_running(pod)]
 
 
 def test_output_that_lacks_lines_is_an_error_once_the_results_are_here(apart: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from testbed.kubectl import Object
 from tests.engines.kubernetes.small import RUNNING, WAITING, ended, pod
 
 from echelon.engines.kubernetes.files.results.shards import (
@@ -21,6 +20,7 @@ from echelon.engines.kubernetes.files.results.shards import (
     without_right,
 )
 from echelon.engines.kubernetes.follow.keeper import KeeperView, Kept
+from echelon.engines.kubernetes.pods import Pod
 from echelon.model.copy import Copied, LeftOut, Manifest
 from echelon.model.event import Event
 from echelon.model.job import Job
@@ -61,7 +61,7 @@ def test_each_worker_that_ran_has_a_shard_in_its_pod() -> None:
         ([pod(1, state=WAITING)], "its pod was replaced"),
     ],
 )
-def test_a_shard_without_its_pod_is_lost(pods: list[Object], why: str) -> None:
+def test_a_shard_without_its_pod_is_lost(pods: list[Pod], why: str) -> None:
     shard = find_shards(PLAN, [*RAN, *stated(0, 1)], [pod(0, state=RUNNING), *pods])[1]
     assert (shard.pod, shard.why, shard.lost) == (None, why, True)
     assert describe(whole(shard, shard.why)) == f"worker 1: 3 files, 3 KiB, not fetched: {why}"

@@ -14,6 +14,7 @@ import pytest
 from tests.engines.kubernetes.render.dialects.judging import check_ending, condition, definition
 from tests.engines.kubernetes.render.test_manifests import check_parent_is_named, dump
 from tests.engines.kubernetes.rendered import CASES, SHIPPED, Case, planned, task_of
+from tests.engines.kubernetes.typed import as_pod
 
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
@@ -151,11 +152,12 @@ def test_every_pod_is_the_worker_that_the_plan_has(name: str) -> None:
             after = replica_type == "Worker" and job["spec"].get("runLauncherAsWorker", False)
             own = {names.REPLICA_INDEX: str(index + after), names.REPLICA_TYPE: replica_type.lower()}
             about = spec["template"]["metadata"]
-            pods.append({**spec["template"], "metadata": {**about, "labels": {**about["labels"], **own}}})
+            about = {**about, "name": "p", "labels": {**about["labels"], **own}}
+            pods.append(as_pod({**spec["template"], "metadata": about}))
     assert sorted(map(worker_of, pods)) == list(range(len(pods))) == list(range(dialect.wanted(job)))
     assert {container_name(pod) for pod in pods} == {dialect.CONTAINER}
     selector = dialect.leader_selector(record.job.name).items()
-    (leader,) = (pod for pod in pods if selector <= pod["metadata"]["labels"].items())
+    (leader,) = (pod for pod in pods if selector <= pod.metadata.labels.items())
     assert worker_of(leader) == 0
     task = Task(task_of(record, plan, case.shipped, dialect))
     assert (task.show_failure, task.give_way) == (False, 0.0)

@@ -13,6 +13,7 @@ import pytest
 from tests.engines.kubernetes.render.dialects.judging import check_ending, condition, definition
 from tests.engines.kubernetes.render.test_manifests import check_parent_is_named, dump
 from tests.engines.kubernetes.rendered import CASES, Case, planned, task_of
+from tests.engines.kubernetes.typed import as_pod
 
 from echelon.agent.task import Task
 from echelon.engines.kubernetes import names
@@ -102,14 +103,13 @@ def test_every_pod_is_the_worker_that_the_plan_has(name: str) -> None:
         for index in range(job["template"]["spec"]["completions"]):  # as the Job controller makes it
             own = {names.JOB_NAME: f"{run}-{job['name']}-0", names.COMPLETION_INDEX: str(index)}
             about = pod_of(job)["metadata"]
-            pods.append({**pod_of(job), "metadata": {**about, "labels": {**about["labels"], **own}}})
+            about = {**about, "name": "p", "labels": {**about["labels"], **own}}
+            pods.append(as_pod({**pod_of(job), "metadata": about}))
     job = rendered(ALL[name])["TrainJob"]
     assert sorted(map(worker_of, pods)) == list(range(len(pods))) == list(range(DIALECT.wanted(job)))
     assert {container_name(pod) for pod in pods} == {"node"}
-    assert {pod["metadata"]["labels"][names.JOB_NAME] for pod in pods} == set(DIALECT.makers(run, plan.world))
-    (leader,) = (
-        pod for pod in pods if DIALECT.leader_selector(run).items() <= pod["metadata"]["labels"].items()
-    )
+    assert {pod.metadata.labels[names.JOB_NAME] for pod in pods} == set(DIALECT.makers(run, plan.world))
+    (leader,) = (pod for pod in pods if DIALECT.leader_selector(run).items() <= pod.metadata.labels.items())
     assert worker_of(leader) == 0
     started = manifests.started_objects(record, plan, ALL[name].shipped, DIALECT, at=1.0)
     task = task_of(record, plan, ALL[name].shipped, DIALECT)

@@ -62,7 +62,7 @@ def fetch_results(
     if output is not None:
         leader = [pod for pod in workers.leader_pods(pods) if workers.is_running(pod)]
         if leader and stored.end is None:
-            opener = reach_pods(api, record)(leader[-1]["metadata"]["name"])
+            opener = reach_pods(api, record)(leader[-1].metadata.name)
             return _came(ref, fetch_tree(opener, names.RESULTS_VOLUME, target, path=path), notice)
         if jobs_of(api, stored):
             with reach_output(api, record, tell) as (opener, root):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from echelon.engines.kubernetes import names
-from echelon.engines.kubernetes.client.api import Object
 from echelon.engines.kubernetes.follow.keeper import KeeperView
+from echelon.engines.kubernetes.pods import Pod
 from echelon.engines.kubernetes.state import workers
 from echelon.errors import ResultsIncomplete
 from echelon.model.copy import Copied, LeftOut, Manifest
@@ -60,7 +60,7 @@ class Missing:
 
 
 def find_shards(
-    plan: Plan | None, events: Iterable[Event], pods: Sequence[Object], keeper: KeeperView | None = None
+    plan: Plan | None, events: Iterable[Event], pods: Sequence[Pod], keeper: KeeperView | None = None
 ) -> list[Shard]:
     """The shards of a run that is over: one for each worker, if its ranks ever ran. They start together, so
     that one which ran stands for all.
@@ -95,7 +95,7 @@ def find_shards(
     return [_with_keeper(shard, keeper, shard.worker in given) for shard in found] if keeper else found
 
 
-def shards_now(plan: Plan | None, pods: Sequence[Object]) -> list[Shard]:
+def shards_now(plan: Plan | None, pods: Sequence[Pod]) -> list[Shard]:
     """The shards of a run that goes on: what each worker has made so far, in its pod."""
     by_worker = workers.pods_by_worker(pods)
     everyone = range(worker_count(plan.world)) if plan is not None else sorted(by_worker)
@@ -103,7 +103,7 @@ def shards_now(plan: Plan | None, pods: Sequence[Object]) -> list[Shard]:
     for worker in everyone:
         newest = next(reversed(by_worker.get(worker, ())), None)
         running = newest is not None and workers.is_running(newest)
-        name = newest["metadata"]["name"] if newest is not None and running else None
+        name = newest.metadata.name if newest is not None and running else None
         found.append(Shard(worker=worker, pod=name, why="" if running else "no pod of it runs now"))
     return found
 
@@ -130,7 +130,7 @@ def _with_keeper(shard: Shard, keeper: KeeperView, given: bool) -> Shard:
 
 
 def _shard(
-    worker: int, stated: Mapping[str, Manifest] | None, lost: str | None, pods: Sequence[Object]
+    worker: int, stated: Mapping[str, Manifest] | None, lost: str | None, pods: Sequence[Pod]
 ) -> Shard:
     if lost is not None and stated is None:
         return Shard(worker=worker, why=f"it was lost: {lost}", lost=True)
@@ -139,11 +139,11 @@ def _shard(
     newest = pods[-1]
     if workers.is_cut_off(newest):
         # A pod that was deleted is ended as soon as its node responds again.
-        deleted = bool(newest["metadata"].get("deletionTimestamp"))
+        deleted = newest.metadata.leaves
         return Shard(worker=worker, stated=stated, why="its node does not respond", lost=deleted)
     if workers.is_running(newest):
-        return Shard(worker=worker, stated=stated, pod=newest["metadata"]["name"])
-    if newest["metadata"].get("deletionTimestamp"):
+        return Shard(worker=worker, stated=stated, pod=newest.metadata.name)
+    if newest.metadata.leaves:
         return Shard(worker=worker, stated=stated, why="its pod was deleted", lost=True)
     if workers.has_ended(newest):
         loss = workers.last_loss(pods)

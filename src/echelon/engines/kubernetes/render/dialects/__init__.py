@@ -16,6 +16,7 @@ from echelon.errors import StateTrouble
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.record import Shipped
+    from echelon.engines.kubernetes.shapes import ObjectMeta
     from echelon.model.job import Job
     from echelon.model.plan import Plan
     from echelon.model.run import Record
@@ -104,8 +105,8 @@ class Dialect(Protocol):
         """The names of Jobs that its controller makes of its objects, and that make pods in their place."""
         ...
 
-    def index_of(self, pod: Mapping[str, Any]) -> int | None:
-        """Which pod of its object a pod is; None if it is not one of this dialect's."""
+    def index_of(self, about: ObjectMeta) -> int | None:
+        """Which pod of its object a pod with this metadata is; None if it is not one of this dialect's."""
         ...
 
     def places(self, obj: Any) -> Iterator[Place]:
@@ -204,9 +205,9 @@ def makers_of(name: str, run: str, world: World) -> tuple[str, ...]:
     return DIALECTS.get(name, job).makers(run, world)
 
 
-def index_of(pod: Mapping[str, Any]) -> int:
-    """Which pod of its object a pod is."""
-    found = (each.index_of(pod) for each in DIALECTS.values())
+def index_of(about: ObjectMeta) -> int:
+    """Which pod of its object a pod with this metadata is."""
+    found = (each.index_of(about) for each in DIALECTS.values())
     return next((index for index in found if index is not None), 0)
 
 

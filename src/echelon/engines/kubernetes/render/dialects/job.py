@@ -160,11 +160,10 @@ def makers(run: str, world: World) -> tuple[str, ...]:  # noqa: ARG001 - a diale
     return ()
 
 
-def index_of(pod: Mapping[str, Any]) -> int | None:
+def index_of(about: shapes.ObjectMeta) -> int | None:
     """The pod's completion index."""
-    about = pod["metadata"]
-    notes, marks = about.get("annotations") or {}, about.get("labels") or {}
-    return whole_number(notes.get(names.COMPLETION_INDEX) or marks.get(names.COMPLETION_INDEX))
+    index = about.annotations.get(names.COMPLETION_INDEX) or about.labels.get(names.COMPLETION_INDEX)
+    return whole_number(index)
 
 
 def places(obj: Shape) -> Iterator[Place]:

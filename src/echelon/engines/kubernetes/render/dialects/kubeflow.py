@@ -182,9 +182,9 @@ class Replicated:
         """The controller makes all pods itself."""
         return ()
 
-    def index_of(self, pod: Mapping[str, Any]) -> int | None:
+    def index_of(self, about: shapes.ObjectMeta) -> int | None:
         """The pod's index among the replicas of its type."""
-        return whole_number((pod["metadata"].get("labels") or {}).get(names.REPLICA_INDEX))
+        return whole_number(about.labels.get(names.REPLICA_INDEX))
 
     def pod_of(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """The job, type and index of a pod."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from echelon.engines.kubernetes import names
+from echelon.engines.kubernetes import names, shapes
 from echelon.engines.kubernetes.fields import conditions, has_conditions
 from echelon.engines.kubernetes.render.dialects import job as plain
 from echelon.engines.kubernetes.render.dialects import suspension
@@ -126,9 +126,9 @@ def makers(run: str, world: World) -> tuple[str, ...]:
     return tuple(f"{run}-{name}-0" for name in _job_names(world))
 
 
-def index_of(pod: Mapping[str, Any]) -> int | None:
+def index_of(about: shapes.ObjectMeta) -> int | None:
     """The pod's completion index."""
-    return plain.index_of(pod)
+    return plain.index_of(about)
 
 
 def pod_of(labels: Mapping[str, str]) -> tuple[str, ...]:
