@@ -93,8 +93,8 @@ def test_a_folder_that_others_clear_up_before_it_is_locked(
         others.close()
         move(source, target)
 
-    monkeypatch.setattr(rundir.fcntl, "flock", late)
-    monkeypatch.setattr(store.durable, "move_folder", later)
+    monkeypatch.setattr(fcntl, "flock", late)
+    monkeypatch.setattr(durable, "move_folder", later)
     folder = runs.create(record("fm"), secret="hush", bundle=b"code")
     assert replaced
     assert store.read_record(folder) == record("fm")

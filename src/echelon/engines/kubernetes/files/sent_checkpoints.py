@@ -120,4 +120,4 @@ def _wait_until_taken(api: Api, stored: Stored, shipment: Shipment, pod: str) ->
 def _running_keeper(api: Api, stored: Stored) -> str | None:
     job = find_job(api, stored)
     pods = [] if job is None else [pod for pod in pods_of_job(api, stored, job) if workers.is_running(pod)]
-    return max((str(pod["metadata"]["name"]) for pod in pods), default=None)
+    return max((pod.metadata.name for pod in pods), default=None)
