@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.engines.kubernetes.api_server import ApiServer
 from tests.engines.kubernetes.notebook.test_objects import AROUND, ASKED
-from tests.engines.kubernetes.small import ended, pod
+from tests.engines.kubernetes.small import ended, pod_object
 
 from echelon.engines.kubernetes import names
 from echelon.engines.kubernetes.notebook import objects, servers
@@ -52,7 +52,7 @@ def test_why_a_server_ended_at_its_start() -> None:
     def why(state: dict[str, Any]) -> str:
         made = {"kind": "Job", "name": "notebook-ann", "uid": "the-job", "controller": True}
         about: dict[str, Any] = {"labels": {names.JOB_NAME: "notebook-ann"}, "ownerReferences": [made]}
-        api = ApiServer(server_job(), pod(status={"phase": "Failed"}, state=state, **about)).api
+        api = ApiServer(server_job(), pod_object(status={"phase": "Failed"}, state=state, **about)).api
         with pytest.raises(Unavailable) as caught:
             servers._server(api, server_job()).wait(servers._Answers(api, print, first=True))
         return caught.value.message
