@@ -4,7 +4,7 @@
     echelon run -n 1..4 train.py --checkpoint_path {output}/ckpt            one to four, as they come and go
 
 It saves every few steps, and when its processes are told to end (ECHELON_NOTICE); started again with more or
-fewer of them it goes on after the last saved step, and no step is trained twice after a notice.
+fewer of them it continues after the last saved step, and no step is trained twice after a notice.
 """
 # mypy: allow-untyped-calls
 # (torch leaves some of its own functions untyped)
