@@ -169,38 +169,37 @@ def start_example(steps: int, **more: object) -> echelon.Run:
     return echelon.run(EXAMPLE, args=args, **more)  # type: ignore[arg-type]
 
 
-def has_trained(run: echelon.Run, members: tuple[int, ...]) -> bool:
-    """Whether these have taken a step together since the last start."""
+def has_trained(run: echelon.Run, restart: int) -> bool:
+    """Whether a few steps were taken since that restart."""
     texts = [line.text for line in run.logs(rank=0)]
-    starts = [at for at, text in enumerate(texts) if "processes train from" in text]
-    began = bool(starts) and texts[starts[-1]].startswith(f"{len(members)} ")
-    return run.status().members == members and began and len(texts) > starts[-1] + 1
+    marks = [at for at, text in enumerate(texts) if text.startswith(f"--- restart {restart}:")]
+    since = texts[marks[0] :] if marks else [] if restart else texts
+    return sum(text.startswith("step=") for text in since) > 2
 
 
 @pytest.mark.slow
 def test_the_loss_of_the_example_continues_through_changes_of_size(home: Path) -> None:
     if find_spec("torch") is None:
         pytest.skip("needs PyTorch")
-    steps = 20_000
-    run = start_example(steps, workers="1..3", settle="0.5s", grace="60s")
-    wait_until(lambda: has_trained(run, (0, 1, 2)), "three to train", 4 * PATIENCE)
+    run = start_example(1_000_000, workers="1..3", settle="1d", grace="60s")
+    wait_until(lambda: has_trained(run, 0), "three to train", 4 * PATIENCE)
     os.kill(agent_of(run, 2), signal.SIGTERM)
-    wait_until(lambda: run.status().restarts >= 1 and has_trained(run, (0, 1, 2)), "it to grow", 4 * PATIENCE)
+    wait_until(lambda: has_trained(run, 1), "two to train", 4 * PATIENCE)
     os.kill(agent_of(run, 1), signal.SIGKILL)
-    wait_until(lambda: run.status().restarts >= 3 and has_trained(run, (0, 1, 2)), "it to grow", 4 * PATIENCE)
+    wait_until(lambda: has_trained(run, 2), "the others to train", 4 * PATIENCE)
     run.stop()
-    run.wait(PATIENCE)
+    run.wait(4 * PATIENCE)
     disturbed = losses(run)
     starts = [line.text for line in run.logs(rank=0) if "processes train from" in line.text]
-    assert [text.partition(" ")[0] for text in starts] == ["3", "2", "3", "2", "3"]
+    assert [text.partition(" ")[0] for text in starts[:2]] == ["3", "2"]
     firsts = [int(text.rpartition(" ")[2]) for text in starts]
-    assert firsts == sorted(firsts)
-    assert firsts[1] > 0
+    assert len(firsts) == 3
+    assert 0 < firsts[1] <= firsts[2]  # it has saved when it had notice; what was killed had none
 
     last = max(disturbed)
     alone = start_example(last + 1, workers=1)
     alone.wait(4 * PATIENCE)
     expected = losses(alone)
     compared = disturbed.keys() & expected.keys()
-    assert len(compared) > 10
+    assert len(compared) > 2
     assert all(disturbed[step] == pytest.approx(expected[step], abs=0.02) for step in compared)
