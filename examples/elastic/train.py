@@ -4,7 +4,7 @@
     echelon run -n 1..4 train.py --checkpoint_path {output}/ckpt            one to four, as they come and go
 
 It saves every few steps, and when its processes are told to end (ECHELON_NOTICE); started again with more or
-fewer of them it goes on after the last saved step, and no step is trained twice after a notice.
+fewer of them it continues after the last saved step, and no step is trained twice after a notice.
 """
 # mypy: allow-untyped-calls
 # (torch leaves some of its own functions untyped)
@@ -34,12 +34,12 @@ def make_data(step: int) -> tuple[Tensor, Tensor]:
     return centres[labels] + 2.0 * torch.randn(BATCH, FEATURES, generator=dice), labels
 
 
-def is_told_to_end() -> bool:
-    """Whether any process has notice: all of them then end after the same step."""
+def ask_all_for_notice() -> Tensor:
+    """1 if any process has notice, else 0: all of them then end after the same step."""
     notice = os.environ.get("ECHELON_NOTICE")
     told = torch.tensor(int(notice is not None and Path(notice).exists()))
     dist.all_reduce(told, op=dist.ReduceOp.MAX)
-    return bool(told)
+    return told
 
 
 def save(path: Path, value: object) -> None:
@@ -65,7 +65,7 @@ def train(args: argparse.Namespace) -> Tensor:
         print(f"{ranks} processes train from step {first}", flush=True)
 
     model = DistributedDataParallel(network)
-    mean_loss = torch.zeros(())
+    told = torch.zeros(())
     for step in range(first, args.steps):
         features, labels = make_data(step)
         loss = F.cross_entropy(model(features[rank::ranks]), labels[rank::ranks])
@@ -74,7 +74,8 @@ def train(args: argparse.Namespace) -> Tensor:
         optimizer.step()
         mean_loss = loss.detach() / ranks
         dist.all_reduce(mean_loss)
-        ends = is_told_to_end()
+        told = ask_all_for_notice()
+        ends = bool(told)
         if rank == 0 and (ends or (step + 1) % args.save_every == 0 or step + 1 == args.steps):
             state = {"model": network.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
             save(checkpoint, state)
@@ -82,7 +83,7 @@ def train(args: argparse.Namespace) -> Tensor:
             print(f"step={step} loss={mean_loss.item():.4f}", flush=True)
         if ends:
             break
-    return mean_loss
+    return told  # the tensor of the last collective
 
 
 def main() -> None:
@@ -97,7 +98,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end comes after a step, when all have seen the notice
     dist.init_process_group("gloo")
     last = train(args)
-    dist.destroy_process_group()  # while the tensor of the last collective is still held
+    dist.destroy_process_group()  # while that is still held: else this call may wait for ever
     del last
 
 

@@ -305,3 +305,49 @@ def test_a_queued_run_in_the_foreground_keeps_the_input_for_a_single_rank(
         wait_until(lambda: second.process.poll() is not None, "ranks without input to end by themselves")
     os.close(writing)
     assert second.end() == 0, second.err
+
+
+STEADY = """
+    import signal, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    while True:
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_whose_size_changes_fills_the_machine_and_makes_way(
+    gpus: StandIn, call: Call, hold: str, status: Status, write: Callable[..., Path]
+) -> None:
+    def wait_for_members(*members: int) -> dict[str, Any]:
+        wait_until(lambda: status("filler")["members"] == list(members), f"{members} to take part", 60.0)
+        return status("filler")
+
+    gpus.show(3)
+    gpus.compute((2, os.getpid(), "/usr/bin/somebody"))
+    steady = str(write("steady.py", STEADY))
+    asked = ("-n", "1..3", "--gpus", "1", "--settle", "0.5s")
+    assert call("run", "-d", "--name", "filler", *asked, steady).returncode == 0
+    assert [each["gpus"] for each in wait_for_members(0, 1)["workers"]] == [["0"], ["1"], []]
+    gpus.compute()
+    assert [each["gpus"] for each in wait_for_members(0, 1, 2)["workers"]] == [["0"], ["1"], ["2"]]
+    assert "3 of 1..3" in call("ps").stdout
+
+    assert call("run", "-d", "--name", "equal", "--gpus", "2", hold).returncode == 0
+    assert call("run", "-d", "--name", "urgent", "--priority", "5", "--gpus", "2", hold).returncode == 0
+    wait_until(Path("holds-urgent-0").exists, "the urgent run to start", 60.0)
+    assert sorted(Path("holds-urgent-0").read_text().split(",")) == ["1", "2"]
+    assert [each["gpus"] for each in wait_for_members(0)["workers"]] == [["0"], [], []]
+    assert status("equal")["state"] == "queued"  # nothing is given back to it
+
+    Path("go-urgent").touch()
+    wait_until(Path("holds-equal-0").exists, "the run that has waited to start", 60.0)
+    assert status("filler")["members"] == [0]
+    Path("go-equal").touch()
+    assert [each["gpus"] for each in wait_for_members(0, 1, 2)["workers"]] == [["0"], ["1"], ["2"]]
+    found = status("filler")
+    assert found["restarts"] == found["restarts_spared"] > 0
+    told = [each for each in call("events", "filler").stdout.splitlines() if "urgent" in each]
+    assert len(told) == 1
+    assert "workers 1, 2 must leave: run 'urgent' has a higher priority" in told[0]
+    assert call("stop", "filler").returncode == 0

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from tests.conftest import PATIENCE, wait_until
 from tests.faults.test_kill import ended
 
 import echelon
+from echelon.engines.local.folder.events import read_events
+from echelon.engines.local.folder.store import RunStore
+from echelon.model.event import Event
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "elastic" / "train.py"
 RANK = """
@@ -29,6 +33,11 @@ def agent_of(run: echelon.Run, worker: int) -> int:
     pid = run.status().workers[worker].pid
     assert pid is not None
     return pid
+
+
+def happened(run: echelon.Run, home: Path) -> list[Event]:
+    """What has happened so far; `run.events()` would wait for the end."""
+    return list(read_events(RunStore(home).dir(run.name)))
 
 
 def sizes(run: echelon.Run) -> list[tuple[int, ...]]:
@@ -53,13 +62,14 @@ def test_a_worker_that_is_lost_and_one_that_comes(home: Path) -> None:
     up(run, 0, (0, 1, 2))
     os.kill(agent_of(run, 1), signal.SIGKILL)
     up(run, 1, (0, 2))
-    assert [event.reason for event in run.events() if event.kind == "resized"][1] == "worker 1 has left"
     up(run, 2, (0, 1, 2))  # the supervisor has replaced it
     status = run.status()
     assert (status.members, status.restarts, status.restarts_spared) == ((0, 1, 2), 2, 2)
     Path("enough").touch()
     status = ended(run, home)
     assert (status.state, sizes(run)) == ("succeeded", [(0, 1, 2), (0, 2), (0, 1, 2)])
+    reasons = [event.reason for event in run.events() if event.kind == "resized"]
+    assert reasons == [None, "worker 1 has left", "worker 1 has joined"]
     ones = [line.text for line in run.logs(rank=1)]
     assert [text for text in ones if text.startswith("---")] == [
         "--- restart 1: rank 1 of 2, on worker 2 ---",
@@ -120,7 +130,9 @@ def test_below_the_fewest_it_waits_and_says_so(home: Path) -> None:
     for worker in (1, 2):
         os.kill(agent_of(run, worker), signal.SIGKILL)
     waits = "it waits for workers: 1 is there, and it needs 2"
-    wait_until(lambda: waits in [event.reason for event in run.events()], "it to say what it waits for")
+    wait_until(
+        lambda: waits in [event.reason for event in happened(run, home)], "it to say what it waits for"
+    )
     wait_until(lambda: run.status().members == (0, 1, 2), "it to start again")
     Path("enough").touch()
     assert ended(run, home).state == "succeeded"
@@ -157,37 +169,37 @@ def start_example(steps: int, **more: object) -> echelon.Run:
     return echelon.run(EXAMPLE, args=args, **more)  # type: ignore[arg-type]
 
 
-def has_trained(run: echelon.Run, members: tuple[int, ...]) -> bool:
-    """Whether these have taken a step together since the last start."""
+def has_trained(run: echelon.Run, restart: int) -> bool:
+    """Whether a few steps were taken since that restart."""
     texts = [line.text for line in run.logs(rank=0)]
-    starts = [at for at, text in enumerate(texts) if "processes train from" in text]
-    began = bool(starts) and texts[starts[-1]].startswith(f"{len(members)} ")
-    return run.status().members == members and began and len(texts) > starts[-1] + 1
+    marks = [at for at, text in enumerate(texts) if text.startswith(f"--- restart {restart}:")]
+    since = texts[marks[0] :] if marks else [] if restart else texts
+    return sum(text.startswith("step=") for text in since) > 2
 
 
 @pytest.mark.slow
 def test_the_loss_of_the_example_continues_through_changes_of_size(home: Path) -> None:
-    pytest.importorskip("torch")
-    steps = 20_000
-    run = start_example(steps, workers="1..3", settle="0.5s", grace="60s")
-    wait_until(lambda: has_trained(run, (0, 1, 2)), "three to train", 4 * PATIENCE)
+    if find_spec("torch") is None:
+        pytest.skip("needs PyTorch")
+    run = start_example(1_000_000, workers="1..3", settle="1d", grace="60s")
+    wait_until(lambda: has_trained(run, 0), "three to train", 4 * PATIENCE)
     os.kill(agent_of(run, 2), signal.SIGTERM)
-    wait_until(lambda: run.status().restarts >= 1 and has_trained(run, (0, 1, 2)), "it to grow", 4 * PATIENCE)
+    wait_until(lambda: has_trained(run, 1), "two to train", 4 * PATIENCE)
     os.kill(agent_of(run, 1), signal.SIGKILL)
-    wait_until(lambda: run.status().restarts >= 3 and has_trained(run, (0, 1, 2)), "it to grow", 4 * PATIENCE)
+    wait_until(lambda: has_trained(run, 2), "the others to train", 4 * PATIENCE)
     run.stop()
-    run.wait(PATIENCE)
+    run.wait(4 * PATIENCE)
     disturbed = losses(run)
     starts = [line.text for line in run.logs(rank=0) if "processes train from" in line.text]
-    assert [text.partition(" ")[0] for text in starts] == ["3", "2", "3", "2", "3"]
+    assert [text.partition(" ")[0] for text in starts[:2]] == ["3", "2"]
     firsts = [int(text.rpartition(" ")[2]) for text in starts]
-    assert firsts == sorted(firsts)
-    assert firsts[1] > 0
+    assert len(firsts) == 3
+    assert 0 < firsts[1] <= firsts[2]  # it has saved when it had notice; what was killed had none
 
     last = max(disturbed)
     alone = start_example(last + 1, workers=1)
     alone.wait(4 * PATIENCE)
     expected = losses(alone)
     compared = disturbed.keys() & expected.keys()
-    assert len(compared) > 10
+    assert len(compared) > 2
     assert all(disturbed[step] == pytest.approx(expected[step], abs=0.02) for step in compared)

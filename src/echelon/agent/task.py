@@ -119,7 +119,7 @@ class Task:
         self.checkpoints: str = raw.get("checkpoints") or ""
         self.fresh: bool = raw.get("fresh", False)  # its results must not be mixed with what is there
         self.places: list[Place] = list(_places(self.groups))
-        # The fewest workers with which the run goes on; seconds after a start in which none are added.
+        # The fewest workers with which the run continues; seconds after a start in which none are added.
         self.least: int = raw.get("least") or len(self.places)
         self.settle: float = raw.get("settle") or 120.0
         self.elastic = self.least < len(self.places)
@@ -135,7 +135,7 @@ class Task:
 
     @property
     def spares(self) -> bool:
-        """Whether the run goes on without counting a restart when a worker is told to leave. A run of fixed
+        """Whether the run continues without counting a restart when a worker is told to leave. One of fixed
         size that may not be restarted ends then.
         """
         return self.elastic or self.restarts > 0

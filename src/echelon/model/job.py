@@ -62,7 +62,7 @@ class Job:
     """A script, a module or a command, how many workers run it, and what they need.
 
     Where the shape is open, `workers`, and the GPUs, CPUs and memory in `resources`, are not decided yet.
-    With `least`, the number of workers changes while the run goes on, and `workers` are the most."""
+    With `least`, the number of workers changes while it runs, and `workers` are the most."""
 
     name: str
     script: str | None = None

@@ -139,7 +139,8 @@ class Supervisor:
 
     def _order(self, worker: _Worker, control: socket.socket) -> agents.Order:
         handed = [control.fileno()]
-        spared = min(max(worker.told, self._spared), self._generations)
+        told = self._spared if self._seats is not None else max(worker.told, self._spared)
+        spared = min(told, self._generations)
         options = {
             "--worker": str(worker.number),
             "--control-fd": str(control.fileno()),
@@ -209,6 +210,7 @@ class Supervisor:
         self._note("worker-lost", worker, reason=reason)
         if self._seats is not None and worker.number != 0:
             worker.failures += 1  # the run continues without it, and its seat is filled again
+            worker.told += code == agent_task.INTERRUPTED
             return
         spares = self._seats is not None or self._task["restarts"] > 0
         told = code == agent_task.INTERRUPTED and spares and worker.told < MOST_SPARED
@@ -217,6 +219,7 @@ class Supervisor:
         if not self._ending and (told or counted < self._task["restarts"]):
             worker.failures += 1
             worker.told += told
+            self._spared += told if self._seats is not None else 0
             self._start(worker)
         elif worker.number == 0:
             self._end_agents()  # without a leader no other agent decides that the run is over
@@ -244,12 +247,14 @@ class Supervisor:
             process = self._workers[number].process
             if process is not None:
                 send(process.pid, signal.SIGTERM)
+        lasting = [each.number for each in self._workers if each.failures - each.told < MOST_SPARED]
         for number, gpus in self._seats.filled.items():
             worker = self._workers[number]
-            if worker.process is None and worker.failures < MOST_SPARED:
+            if worker.process is None and number in lasting:
                 self._task["gpus"][number] = gpus
+                self._losses.pop(number, None)  # the run has survived it
                 self._start(worker)
-        if sum(worker.failures < MOST_SPARED for worker in self._workers) < self._task["least"]:
+        if len(lasting) < self._task["least"]:
             self._end_agents()
 
     def _how(self, worker: _Worker, code: int) -> str:
