@@ -366,6 +366,12 @@ PEER = """[rank0]: Traceback (most recent call last):
 [rank0]:     dist.all_reduce(t)
 [rank0]: RuntimeError: Read error [127.0.0.1]:28323: Connection reset by peer
 """
+CRASHED = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f2e (most recent call first):
+  File "/home/a.py", line 3 in f
+  File "/home/a.py", line 9 in <module>
+"""
 TORCHRUN = """W1119 23:54:16.243000 20132 torch/distributed/elastic/multiprocessing/api.py:1028] Sending
 E1119 23:54:16.818000 20132 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)
 Traceback (most recent call last):
@@ -408,6 +414,11 @@ Root Cause (first observed failure):
         (RAISED.replace("[rank1]: ", ""), 1, "ValueError: bad luck (rank 1 of torchrun's)"),
         (PEER, -9, "rank 1 of torchrun's was killed by SIGKILL: out of memory?"),
         ("", 3, "rank 1 of torchrun's exited with code 3"),
+        (
+            CRASHED,
+            -11,
+            "rank 1 of torchrun's was killed by SIGSEGV: a crash in native code, in f (home/a.py:3)",
+        ),
     ],
 )
 def test_the_error_of_the_rank_that_failed_first_below_torchrun(wrote: str, code: int, error: str) -> None:

@@ -161,12 +161,12 @@ def find_error(stderr_tail: bytes) -> str | None:
     one, the inner one.
     """
     text = _COLOUR.sub("", stderr_tail.decode("utf-8", "backslashreplace"))
-    crash = _CRASH.search(text)
-    if crash:
-        text = text[: crash.start()]  # what follows is where it was, not what was wrong
     torchrun = _TORCHRUN.search(text)
     if torchrun:
         return _of_torchrun(torchrun, text[: torchrun.start()])
+    crash = _CRASH.search(text)
+    if crash:
+        text = text[: crash.start()]  # what follows is where it was, not what was wrong
     lines = [_RANK_PREFIX.sub("", line) for line in text.splitlines()]
     if any("Exception Group Traceback" in line for line in lines):
         lines = [_GROUP_FRAME.sub("", line) for line in lines]
@@ -200,7 +200,7 @@ def _of_torchrun(found: re.Match[str], before: str) -> str:
     """What the first rank that failed has written, of all that torchrun has started."""
     which, code = "rank %s of torchrun's" % found["rank"], int(found["code"])
     if code < 0:
-        return "%s %s" % (which, describe_end(code, None))
+        return "%s %s" % (which, describe_end(code, None, find_crash(before.encode())))
     # Without a process group its lines have no number.
     own = [line for line in before.splitlines() if line.startswith("[rank%s]:" % found["rank"])]
     text = "\n".join(own) or _TORCHRUNS_LINES.sub("", before).rpartition(_TRACEBACK)[0]
