@@ -51,7 +51,6 @@ SOURCES = {
     "coredns": Source(),
     "kubernetes": KUBERNETES,
     "kubernetes-1.31": KUBERNETES,
-    "kubernetes-1.37": KUBERNETES,
     "job-controllers": Source(
         packages=(
             "github.com/kubeflow/mpi-operator/cmd/mpi-operator",

@@ -13,8 +13,10 @@ from tests.frameworks.wiring import environments
 
 from echelon.errors import InvalidJob
 from echelon.kubeflow import Manifest, Outside, read_manifest
+from echelon.kubeflow.kinds import trainjob
 from echelon.model.job import Job
 from echelon.model.meaning import to_job
+from testbed import modules
 
 Read = Callable[[str], Manifest]
 JobOf = Callable[[str], Job]
@@ -223,11 +225,34 @@ def test_a_gang_of_the_runtime_is_one_here_and_its_place_in_the_network_is_refus
 def test_restarts_of_the_jobset_are_the_runs_and_other_policies_are_listed(read: Read) -> None:
     more = "failurePolicy: {maxRestarts: 3}\n          ttlSecondsAfterFinished: 60\n          replicatedJobs:"
     runtime = RUNTIME.replace("replicatedJobs:", more).replace(
-        "{numProcPerNode: auto}", "{numProcPerNode: auto, elasticPolicy: {minNodes: 2}}"
+        "{numProcPerNode: auto}",
+        "{envInjection: {targets: [{name: node, containerNames: [log]}]}, elasticPolicy: {minNodes: 2}}",
     )
     manifest = read(joined(runtime, JOB))
     assert manifest.settings.restarts == 3
     assert [note.partition(":")[0] for note in manifest.notes] == [
         "spec.mlPolicy.torch.elasticPolicy",
+        "spec.mlPolicy.torch.envInjection",
         "spec.template.spec.ttlSecondsAfterFinished",
     ]
+
+
+@pytest.mark.slow  # fetches the module, where it is not in the cache
+def test_every_field_of_the_newest_release_is_known() -> None:
+    def fields_of(kind: str, *path: str) -> set[str]:
+        folder = modules.fetch("trainer-2.3", "github.com/kubeflow/trainer/v2", "manifests/base/crds")
+        defined = yaml.safe_load((folder / f"trainer.kubeflow.org_{kind}s.yaml").read_text())
+        found = defined["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        for name in ("spec", *path):
+            found = found["properties"][name]
+        return set(found["properties"])
+
+    assert fields_of("trainjob") <= set(trainjob._SPEC)
+    assert fields_of("trainjob", "trainer") <= set(trainjob._TRAINER)
+    assert fields_of("trainjob", "initializer") == set(trainjob._DOWNLOADS)
+    policies = fields_of("trainingruntime", "mlPolicy")
+    assert policies - set(trainjob._POLICIES) == {"mpi", "flux"}, (
+        "what docs/compatibility.md says is not done"
+    )
+    assert fields_of("trainingruntime", "mlPolicy", "torch") <= {"numProcPerNode", *trainjob._OF_TORCH}
+    assert fields_of("trainingruntime", "podGroupPolicy") == {"coscheduling", "volcano"}

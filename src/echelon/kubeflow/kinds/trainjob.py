@@ -53,6 +53,10 @@ _NOT_HONOURED = {
     "annotations": "the run has the annotations of metadata",
 }
 _DOWNLOADS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
+_OF_TORCH = {
+    "elasticPolicy": "sizes are not elastic: numNodes is the run's",
+    "envInjection": "the variables of torchrun are for the container that trains alone",
+}
 _OF_JOBSET = {
     "successPolicy": "the run succeeds when all of its workers have",
     "startupPolicy": "all workers start together",
@@ -143,9 +147,8 @@ def _policy(runtime: Node, notes: list[str]) -> dict[str, Node]:
                 Node(value=name, at=each.at), "is not a policy that echelon can follow", f"it follows {there}"
             )
     if "torch" in policy:
-        torch = fields(policy["torch"], ("numProcPerNode", "elasticPolicy"))
-        if "elasticPolicy" in torch:
-            notes.append(note(torch["elasticPolicy"], "sizes are not elastic: numNodes is the run's"))
+        torch = fields(policy["torch"], ("numProcPerNode", *_OF_TORCH))
+        notes += [note(torch[name], why) for name, why in _OF_TORCH.items() if name in torch]
     return policy
 
 
