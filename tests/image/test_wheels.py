@@ -17,8 +17,7 @@ from echelon.errors import InvalidJob, Unavailable
 from echelon.image import wheels
 from echelon.image.layer import list_tree, packed
 from echelon.image.oci import parse_platform
-from echelon.image.tidy import tidy
-from echelon.image.wheels import PackageSet, arguments, check_packages, check_python, find_tool, install
+from echelon.image.wheels import PackageSet, arguments, check_packages, check_python, find_tool, install, tidy
 
 pytestmark = pytest.mark.slow  # pip takes its time
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from echelon.errors import InvalidJob
-from echelon.sweeps.spaces import Interval, Trial, array, read_space, trials
+from echelon.model.job import Job, Role
+from echelon.model.resources import Resources
+from echelon.sweeps.spaces import Interval, Trial, array, filled, read_space, trials, without_place
 
 NAMES = st.sampled_from(["lr", "bs", "layers", "opt", "x_1", "Width"])
 VALUES = st.lists(
@@ -174,3 +176,27 @@ def test_a_file_that_is_no_table_is_refused(text: str, problem: str) -> None:
 def test_an_array_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InvalidJob):
         array(text)
+
+
+BRACES = st.text('{}lrbs"x', max_size=8)
+
+
+def test_values_are_in_arguments_variables_and_roles() -> None:
+    job = Job(
+        name="fm",
+        script="train.py",
+        args=("--lr", "{lr}", "--out={output}/{lr}-{bs}", '{"lr": {other}}'),
+        env={"RATE": "{lr}"},
+        roles=(Role(name="ps", workers=1, resources=Resources(), command=("ps", "{bs}"), args=("{lr}",)),),
+    )
+    made = filled(job, {"lr": "1e-3", "bs": "{lr}"})
+    assert made.args == ("--lr", "1e-3", "--out={output}/1e-3-{lr}", '{"lr": {other}}')
+    assert made.env == {"RATE": "1e-3", "ECHELON_PARAM_LR": "1e-3", "ECHELON_PARAM_BS": "{lr}"}
+    assert (made.roles[0].command, made.roles[0].args) == (("ps", "{lr}"), ("1e-3",))
+    assert without_place(job, ["lr", "bs", "other", "seed"]) == ["seed"]
+
+
+@given(BRACES)
+def test_other_braces_are_the_users(text: str) -> None:
+    job = Job(name="fm", command=(text,))
+    assert filled(job, {"lr": "1"}).command == (text.replace("{lr}", "1"),)

@@ -14,7 +14,7 @@ import msgspec
 from echelon.model.job import STEP, Job, Role
 from echelon.model.plan import Plan
 from echelon.model.resources import Resources, format_memory
-from echelon.sweeps.filling import PARAM, PARAMS
+from echelon.sweeps.spaces import PARAM, PARAMS
 from echelon.tracking.facts import arguments_of, is_secret
 from echelon.values import frozen
 

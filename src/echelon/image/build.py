@@ -22,8 +22,7 @@ from echelon.image.layer import SITE, WORKSPACE, Composed, Layer, compose, envir
 from echelon.image.oci import Descriptor, ImageManifest, Platform
 from echelon.image.reference import Reference, parse_reference
 from echelon.image.registry.repository import Repository
-from echelon.image.tidy import tidy
-from echelon.image.wheels import LIBC, PackageSet, check_packages, check_python, install
+from echelon.image.wheels import LIBC, PackageSet, check_packages, check_python, install, tidy
 from echelon.values import frozen
 
 _WORTH_SAYING = 50_000_000  # bytes: smaller layers are sent too fast to announce

@@ -2,10 +2,9 @@
 
 The modules::
 
-    spaces.py       from what a user writes of the parameters to the trials: pure
+    spaces.py       from what a user writes of the parameters to the trials, and to the job of each: pure
     request.py      what is asked of a sweep, from a job file and the command line: pure
     search.py       trials whose values Optuna's sampler chooses one after the other
-    filling.py      a trial's values in the job that it runs: pure
     kept.py         the folder of a sweep: what was asked for, the shipped code, the table of trials
     objective.py    what a trial has reached, and which are behind the others: pure
     trials.py       the executor's work: what a trial runs, and what has become of it

@@ -22,11 +22,10 @@ from echelon.model.trials import best_of, by_objective
 from echelon.observation.live import tell
 from echelon.preparation.prepare import Prepared, prepare, prepare_function
 from echelon.preparation.sources import find_surroundings, gather
-from echelon.sweeps.filling import PARAMS
 from echelon.sweeps.objective import objective_of
 from echelon.sweeps.request import Request
 from echelon.sweeps.search import Search, search_of, trials_to_come
-from echelon.sweeps.spaces import Choices, Dimension, Trial, read_space, trials
+from echelon.sweeps.spaces import PARAMS, Choices, Dimension, Trial, read_space, trials
 from echelon.sweeps.starting import check_settings, notes_on, plan_sweep, start_sweep
 from echelon.values import frozen
 

@@ -1,7 +1,8 @@
 """The trials of a sweep, from what a user writes of its parameters. Pure.
 
 A word is `NAME=VALUE,VALUE`, `NAME=LOW..HIGH` or `@FILE.csv`. All of them together are a grid, of which every
-combination is a trial, or, with a number of trials, what these are drawn from at random."""
+combination is a trial, or, with a number of trials, what these are drawn from at random. A trial's values
+stand in the job that it runs: for `{name}` in its arguments, and as ECHELON_PARAM_NAME in its environment."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from echelon.errors import InvalidJob
+from echelon.model.job import Job, Role
 from echelon.values import frozen
 
 MOST_TRIALS = 10_000  # more is a slip of the hand
@@ -27,6 +29,8 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _DECADE = 10.0  # a range that spans one lies evenly in its logarithm
 _DIGITS = 6  # of a value that is computed
 _TRIES = 100  # draws of a trial that has not been drawn before, where there may be no other left
+PARAM = "ECHELON_PARAM_"  # before the name of a parameter, in the environment of its script
+PARAMS = "ECHELON_PARAMS"  # all of them as a JSON object, for a function
 
 
 @frozen
@@ -235,3 +239,47 @@ def _at(between: Interval, part: float) -> float:
 
 def _written(value: float) -> str:
     return f"{value:.{_DIGITS}g}"
+
+
+def filled(job: Job, values: Mapping[str, str]) -> Job:
+    """The job with the values of a trial. What else stands in braces is the user's."""
+    words = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
+
+    def fill(text: str) -> str:
+        return words.sub(lambda found: values[found[0][1:-1]], text)
+
+    def fill_all(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(map(fill, texts))
+
+    env = {name: fill(text) for name, text in job.env.items()}
+    return replace(
+        job,
+        args=fill_all(job.args),
+        command=fill_all(job.command),
+        env={**env, **{f"{PARAM}{name.upper()}": value for name, value in values.items()}},
+        roles=tuple(
+            replace(
+                role,
+                command=fill_all(role.command),
+                args=None if role.args is None else fill_all(role.args),
+                env={name: fill(text) for name, text in role.env.items()},
+            )
+            for role in job.roles
+        ),
+    )
+
+
+def without_place(job: Job, names: Iterable[str]) -> list[str]:
+    """The parameters that stand in no argument and no variable: a script finds them in its environment
+    alone.
+    """
+    texts = list(_texts(job))
+    return [name for name in names if not any(f"{{{name}}}" in text for text in texts)]
+
+
+def _texts(job: Job) -> Iterator[str]:
+    parts: tuple[Job | Role, ...] = (job, *job.roles)
+    for part in parts:
+        yield from part.args or ()
+        yield from part.command
+        yield from part.env.values()

@@ -27,11 +27,10 @@ from echelon.preparation.prepare import Prepared
 from echelon.preparation.shipping import is_sent
 from echelon.submit import submit
 from echelon.sweeps import kept
-from echelon.sweeps.filling import filled, without_place
 from echelon.sweeps.kept import Code, Sweep
 from echelon.sweeps.request import Request
 from echelon.sweeps.search import check_installed, example
-from echelon.sweeps.spaces import Trial
+from echelon.sweeps.spaces import Trial, filled, without_place
 
 _EXECUTOR = "echelon.sweeps"
 _SUFFIX = 5  # characters that make a generated name unique: a dash, and random ones

@@ -27,10 +27,10 @@ from echelon.model.step_names import run_name
 from echelon.observation.observing import observe
 from echelon.preparation.prepare import Prepared
 from echelon.sweeps import kept
-from echelon.sweeps.filling import PARAMS, filled
 from echelon.sweeps.kept import Sweep
 from echelon.sweeps.objective import Behind, Courses, reached
 from echelon.sweeps.search import Sampler, given_to_function
+from echelon.sweeps.spaces import PARAMS, filled
 
 _MOST = 100  # trials at the same time, unless the user says so: each is a thread of the executor
 _MOST_STARTING = 8

@@ -4,8 +4,7 @@ but the codecs, since the notebook's Python need not have echelon installed.
     step.py       from the specification of a step to its variables and outputs
     store.py      variables between steps, written so that they are whole, and verified
     pickling.py   what is not plain data, authenticated with the pipeline run's own secret
-    alike.py      whether a value came back as it was; what two values share
-    memory.py     arrays and tensors that share memory, and what pickle leaves out of them
+    alike.py      whether a value came back as it was; what two values share, such as the memory of arrays
     changes.py    which variables a step has changed
     state.py      what a process has beside variables: random numbers, environment, attributes of modules
     options.py    options that libraries keep for the whole process

@@ -27,7 +27,7 @@ from cloudpickle.cloudpickle import (
     _make_skeleton_class,
 )
 
-from echelon.notebook.beside import memory
+from echelon.notebook.beside import alike
 
 _CACHED: Any = type(functools.lru_cache(len))
 _PROTOCOL = min(5, pickle.HIGHEST_PROTOCOL)
@@ -44,12 +44,12 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
         file: Any,
         namespace: Dict[str, Any],
         prelude: Mapping[str, Any],
-        blocks: Optional[memory.Blocks] = None,
+        blocks: Optional[alike.Blocks] = None,
     ) -> None:
         super().__init__(file, protocol=_PROTOCOL)
         self._namespace, self._prelude = namespace, prelude
         self._names = {id(value): name for name, value in prelude.items() if isinstance(value, _DEFINED)}
-        self._blocks = blocks or memory.Blocks()
+        self._blocks = blocks or alike.Blocks()
         self.lost: Dict[str, None] = {}
 
     def persistent_id(self, value: Any) -> Any:
@@ -105,7 +105,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no 
             return _reduced_handler(value)
         if isinstance(value, BaseException):
             return self._reduced_error(value)
-        reduced = memory.reduced(value, self._blocks, self.lost)
+        reduced = alike.reduced(value, self._blocks, self.lost)
         if reduced is not None:
             return reduced
         reduced = super().reducer_override(value)
@@ -248,7 +248,7 @@ _OWN: Dict[str, Any] = {
     each.__name__: each
     for each in (_make_class, _set_class, _make_dispatching, _set_dispatching, _make_handler, _set_error)
 }
-_OWN.update(memory.OWN)
+_OWN.update(alike.OWN)
 
 
 def _leave(_value: object, _state: object) -> None:

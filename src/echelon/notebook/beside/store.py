@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from echelon.codecs import parsing, writing
-from echelon.notebook.beside import alike, keras, memory, pickling
+from echelon.notebook.beside import alike, keras, pickling
 
 SCHEMA = 1
 PUBLISHED, META, PICKLE = "published.json", "meta.json", "value.pickle"
@@ -134,7 +134,7 @@ class Store:
         if library is not None:
             values, notes = {name: keras.history_parts(value)}, {"codec": keras.HISTORY, "library": library}
         parts = {id(each): each for each in alike.reach(values).values()}
-        blocks = memory.Blocks(parts.values())
+        blocks = alike.Blocks(parts.values())
         try:
             with (folder / PICKLE).open("wb") as file:
                 pickler = pickling.Pickler(file, self._namespace, self._prelude, blocks)

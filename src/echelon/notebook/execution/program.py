@@ -22,7 +22,7 @@ from echelon.values import frozen
 _DEFINES = re.compile(r"\b(def|class|lambda)\b")
 _BY_TEXT = {"globals", "locals", "vars", "eval", "exec", "get_ipython"}
 _BESIDE = (
-    "__init__", "alike", "changes", "keras", "memory", "options", "outputs", "pickling", "pod", "shell",
+    "__init__", "alike", "changes", "keras", "options", "outputs", "pickling", "pod", "shell",
     "state", "step", "store",
 )  # fmt: skip
 _ENTRY = '''"""Runs one step of a notebook. Written by echelon: change the notebook, not this file."""
