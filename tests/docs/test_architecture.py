@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from dataclasses import fields
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from docs.generate.architecture import BANDS, PAGE, PICTURE, SOURCE, bands, floors, page, picture, table
+
+from echelon.model.settings import Settings
 
 MADE = "run: python -m docs.generate.architecture"
 PACKAGES = sorted(init.parent for init in SOURCE.rglob("__init__.py") if init.parent != SOURCE)
@@ -42,9 +45,10 @@ def test_the_picture_has_the_floors_of_the_import_contract() -> None:
 
 
 def test_modules_that_docstrings_of_packages_name_are_there() -> None:
-    """A name may be of another package, as `ledger.py`; `eval` is none."""
+    """A name may be of another package, as `ledger.py`; `eval` and a setting are none."""
     folders = {path.name for path in SOURCE.rglob("*") if path.is_dir()}
     there = {path.stem for path in SOURCE.rglob("*.py")} | folders | set(dir(builtins))
+    there |= {each.name for each in fields(Settings)}
     named = {str(each.relative_to(SOURCE)): set(NAMED.findall(docstring(each))) for each in PACKAGES}
     assert {package: names - there for package, names in named.items() if names - there} == {}
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "forward": ("commands.forward", "Forward a local port to a worker."),
     "cp": ("commands.cp", "Copy files to and from a cluster's volumes."),
     "volume": ("commands.volume", "List, create and remove a cluster's volumes."),
-    "convert": ("kubeflow.manifests", "Print a Kubeflow job as a job file."),
+    "convert": ("kubeflow", "Print a Kubeflow job as a job file."),
     "notebook": ("notebooks.commands", "Run a notebook's tagged cells as a pipeline."),
     "jupyter": ("notebooks.server", "Run your own Jupyter server in a cluster."),
     "image": ("commands.image", "Build an image of the project, without Docker."),
