@@ -284,7 +284,7 @@ def test_commands_flags_runs_and_files_complete(
         (["run", "--epochs", "3", "train.py"], "it goes after the script"),
         (["rm", "fm", "--finished"], "not both"),
         (["run"], "Nothing to run"),
-        (["run", "-n", "two", "train.py"], "'two' is not a valid integer"),
+        (["run", "--procs", "two", "train.py"], "'two' is not a valid integer"),
         (["run", "--worker", "2", "train.py"], "--workers"),
         (["run", "--framework", "caffe", "train.py"], "'caffe' is not one of"),
         (["run", "--on", "mars", "train.py"], "'mars' is not one of"),
