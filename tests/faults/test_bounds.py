@@ -23,6 +23,9 @@ from tests.conftest import PATIENCE, processes_of, wait_until
 
 import echelon
 from echelon.agent.keep import entries, exchange
+from echelon.agent.keep.room import MOST_FILES, PER_FILE
+from echelon.engines.kubernetes.render.keeper import _MOST_MEMORY
+from echelon.model.resources import parse_size
 from echelon.model.status import FINAL
 
 PER_RUN = 60e6  # bytes of a run of one small rank: supervisor, agent and rank together
@@ -150,6 +153,37 @@ def test_checkpoints_of_many_workers_at_once(pods: Pods, tmp_path: Path, size: i
         print(f"\n16 x {size >> 20} MiB in {took:.1f} s; keeper: {used / 1e6:.1f} MB")
         assert len(list((keeper.place / "kept" / "checkpoints").rglob("model"))) == 16
         assert used < PER_KEEPER
+    finally:
+        keeper.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [20_000, pytest.param(200_000, marks=pytest.mark.soak)])
+def test_many_files_at_once(pods: Pods, tmp_path: Path, files: int) -> None:
+    """What each of them costs the keeper, which takes a bounded number at a time (`MOST_FILES`)."""
+    pods.describe("true", workers=1)
+    keeper = RunKeeper(pods, size=64 << 30)
+    keeper.start(checkpoints="/nowhere/ckpt", keeper_port=0)
+    long = "x" * 150
+    for number in range(files):
+        folder = tmp_path / "many" / f"{long}-{number // 1000}"
+        if number % 1000 == 0:
+            folder.mkdir(parents=True)
+        (folder / f"{long[:50]}{number:07}").touch()
+    try:
+        assert keeper.process is not None
+        wait_until((keeper.place / "state" / "c").exists, "the keeper")
+        before = most_of(keeper.process.pid)
+        address = "127.0.0.1", listens_at(keeper.process.pid)
+        found = entries.read(str(tmp_path), "many")
+        assert found is not None
+        assert found.files == files
+        secret = (pods.folder / "gang").read_bytes()
+        exchange.give_entry(address, secret, 0, str(tmp_path), found, lambda: True)
+        used = most_of(keeper.process.pid)
+        print(f"\n{files} files: {(used - before) / files:.0f} bytes each; keeper: {used / 1e6:.1f} MB")
+        assert used < PER_KEEPER + PER_FILE * files
+        assert parse_size("memory", _MOST_MEMORY) > PER_KEEPER + PER_FILE * MOST_FILES
     finally:
         keeper.close()
 

@@ -153,7 +153,7 @@ def test_results_that_are_too_large_stay_with_their_worker(pods: Pods, make: Mak
     assert pods.code(2) == 0
     keeper.wait_kept(0, 2)
     wait_until(lambda: notes(pods), "worker 1 to say so")
-    full = "they do not fit into the keeper (--keep TIME:SIZE)"
+    full = "more than fits into the keeper (--keep TIME:SIZE)"
     assert notes(pods) == [f"worker 1 holds its results itself: {full}"]
     assert pods.processes[1].poll() is None
     assert pods.processes[0].poll() is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelon.agent.keep.room import BLOCK, NO_SPACE, SPARE, TOO_LARGE, Room
+from echelon.agent.keep.room import BLOCK, MOST_FILES, NO_SPACE, SPARE, TOO_LARGE, TOO_MANY, Room
 
 FREE = 1 << 60
 
@@ -26,6 +26,18 @@ def test_who_comes_again_counts_once() -> None:
 
 def test_a_disk_with_less_room_than_the_keeper_was_given() -> None:
     assert Room(1 << 30).refuse(0, files=1, size=2000, free=1000) == NO_SPACE
+
+
+def test_so_many_files_come_at_a_time_and_no_more() -> None:
+    """Each of them needs memory of the keeper, which has a limit."""
+    room = Room(1 << 50)
+    assert room.refuse(0, files=MOST_FILES + 1, size=1, free=FREE) == TOO_MANY
+    assert not room.refuse(0, files=MOST_FILES, size=1, free=FREE)
+    assert room.enter(MOST_FILES - 10)
+    assert not room.enter(11)
+    assert room.enter(10)
+    room.leave(MOST_FILES - 10)
+    assert room.enter(MOST_FILES - 10)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50), st.integers(0, 1 << 20))))

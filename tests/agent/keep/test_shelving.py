@@ -14,7 +14,7 @@ from tests.conftest import PATIENCE, wait_until
 from echelon.agent.gang.wire import Connection
 from echelon.agent.keep import exchange
 from echelon.agent.keep.entries import Found
-from echelon.agent.keep.room import Room
+from echelon.agent.keep.room import MOST_FILES, Room
 from echelon.agent.keep.shelving import Shelving
 from echelon.agent.loop import Loop
 
@@ -39,6 +39,9 @@ def test_parts_that_come_at_the_same_time_get_no_more_room_than_there_is(
         connections.append(Connection(loop, mine))
         assert shelving.receive(worker, found.raw(), connections[-1], {})
     assert [each["refused"] for each in answers] == ["too-large"]
+    many = Found("many", "v", MOST_FILES + 1, 0, 1)
+    assert shelving.receive(3, many.raw(), connections[-1], {})
+    assert answers[-1]["refused"] == "too-many"
     done.set()
     thread = threading.Thread(target=loop.run, daemon=True)
     thread.start()

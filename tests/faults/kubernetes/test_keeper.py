@@ -203,7 +203,7 @@ def test_results_that_the_keeper_cannot_take(terminal: Terminal) -> None:
     wait_until(lambda: terminal.status("large").get("held_why"), "the reason", PATIENCE)
     assert "--keep TIME:SIZE" in terminal.status("large")["held_why"]
     shown = terminal.call("status", "large").stdout
-    assert "they do not fit into the keeper (--keep TIME:SIZE)" in shown
+    assert "more than fits into the keeper (--keep TIME:SIZE)" in shown
     assert len(running(terminal.pods("large"))) == 1
     waited = terminal.call("wait", "large")
     assert waited.returncode == 0, waited.stderr

@@ -31,7 +31,7 @@ from echelon.agent.keep.entries import (
     written_now,
 )
 from echelon.agent.keep.exchange import INCOMPLETE, Refused, fetch_parts, give_entry
-from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
+from echelon.agent.keep.room import WHY
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ AGAIN = 2.0  # seconds after a connection that broke
 SIGN = 5.0  # seconds between two signs of a transfer that goes on
 BACK = 60.0  # seconds in which a keeper must be found that has what is to come back
 STAGE = PARTIAL + "-back"  # beside the folder: what comes back, until it is whole
-_WHY = {
-    TOO_LARGE: "it does not fit into the keeper (--keep TIME:SIZE)",
-    NO_SPACE: "the disk of the keeper's node is full",
-}
 
 
 class Interrupted(Exception):
@@ -215,7 +211,7 @@ class Carrier:
                 self._not_before = time.monotonic() + LOOK  # it has changed meanwhile
             else:
                 self._refused[found.name] = found.version
-                self._say(note="the checkpoint %s is not kept: %s" % (found.name, _WHY[error.kind]))
+                self._say(note="the checkpoint %s is not kept: %s" % (found.name, WHY[error.kind]))
             return True
         except Broken:
             self._not_before = time.monotonic() + AGAIN

@@ -17,7 +17,7 @@ from echelon.agent.files.receiver import Missing, Receiver
 from echelon.agent.files.sender import Sender
 from echelon.agent.files.wire import SILENCE, Broken, Garbled, Trouble, Wire, report_trouble
 from echelon.agent.gang.wire import Connection, fresh_nonce, prove, proven
-from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
+from echelon.agent.keep.room import NO_SPACE, TOO_LARGE, TOO_MANY
 
 TYPE_CHECKING = False  # as mypy reads it; importing `typing` would cost a rank its first milliseconds
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 GIVER, TAKER = "giver", "taker"  # the sides, in their proofs
 INCOMPLETE = "incomplete"
-REFUSALS = (TOO_LARGE, NO_SPACE, INCOMPLETE)  # why the keeper does not vouch
+REFUSALS = (TOO_LARGE, TOO_MANY, NO_SPACE, INCOMPLETE)  # why the keeper does not vouch
 MOST_LEFT_OUT = 100  # of what cannot be copied, so much is named
 _CONNECTING = 10.0  # seconds
 _GROWTH = 1 << 20  # bytes by which files may have grown since the worker stated them

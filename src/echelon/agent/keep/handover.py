@@ -10,7 +10,7 @@ import time
 
 from echelon.agent.files.wire import Broken
 from echelon.agent.keep.exchange import Refused, give
-from echelon.agent.keep.room import NO_SPACE, TOO_LARGE
+from echelon.agent.keep.room import WHY
 from echelon.agent.loop import Loop
 from echelon.agent.output.sink import Sink
 from echelon.agent.task import Task
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 AGAIN = 2.0  # seconds after a connection that broke
 ABSENT = 10.0  # seconds without a keeper after which that is said
 STANDSTILL = 60.0  # seconds without a byte sent
-_WHY = {
-    TOO_LARGE: "they do not fit into the keeper (--keep TIME:SIZE)",
-    NO_SPACE: "the disk of the keeper's node is full",
-}
 
 
 class Handover:
@@ -117,7 +113,7 @@ class Handover:
             self._on_kept()
         elif isinstance(outcome, Refused):
             self._refused_by = address
-            self._tell(_WHY.get(outcome.kind, "the keeper did not get all of them"))
+            self._tell(WHY.get(outcome.kind, "the keeper did not get all of them"))
             self._try()  # another keeper may have come meanwhile
         else:
             if time.monotonic() - self._moved > ABSENT:

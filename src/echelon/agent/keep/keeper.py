@@ -154,9 +154,11 @@ class Keeper:
         refused = self._refuse(worker, files, size)
         if refused:
             exchange.dismiss(connection, dict(answer, refused=refused))
+        elif not self._room.enter(files):
+            connection.close()
         else:
             unsafe = self._shelving is not None and offer.get("unsafe") == 1
-            self._take(worker, size, exchange.admit(connection, answer), unsafe=unsafe)
+            self._take(worker, files, size, exchange.admit(connection, answer), unsafe=unsafe)
 
     def _refuse(self, worker: int, files: int, size: int) -> str:
         """Why there is no room for a worker's results. What it gave before stays beside them if it can."""
@@ -168,7 +170,7 @@ class Keeper:
                 break
         return refused
 
-    def _take(self, worker: int, size: int, sock: socket.socket, *, unsafe: bool) -> None:
+    def _take(self, worker: int, files: int, size: int, sock: socket.socket, *, unsafe: bool) -> None:
         self._taking.add(worker)
         place = os.path.join(self._folder, str(worker))
         wire = exchange.socket_wire(sock)
@@ -190,6 +192,7 @@ class Keeper:
                 taken[0] = dict(found, manifests=self._manifests(worker, roots))
 
         def end() -> None:
+            self._room.leave(files)
             with sock:
                 self._on_taken(worker, wire, taken)
 

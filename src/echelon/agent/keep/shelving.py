@@ -11,7 +11,7 @@ from echelon.agent.files.wire import Broken, Trouble
 from echelon.agent.gang.wire import Connection
 from echelon.agent.keep import exchange
 from echelon.agent.keep.entries import ASIDE, Found, scan, stock_mark
-from echelon.agent.keep.room import NO_SPACE, TOO_LARGE, Room, space_of
+from echelon.agent.keep.room import MOST_FILES, NO_SPACE, TOO_LARGE, TOO_MANY, Room, space_of
 from echelon.agent.keep.shelf import Shelf
 from echelon.agent.loop import Loop
 from echelon.agent.task import Task
@@ -160,11 +160,15 @@ class Shelving:
             exchange.dismiss(connection, dict(answer, kept=1))
         elif refused := self._refuse(found):
             exchange.dismiss(connection, dict(answer, refused=refused))
+        elif not self._room.enter(found.files):
+            connection.close()
         else:
             self._take(key, found, connection, answer)
 
     def _refuse(self, found: Found) -> str:
         need = space_of(found.files, found.size)
+        if found.files > MOST_FILES:
+            return TOO_MANY
         most = self._room.most - self._room.promised - sum(self._taking.values())
         for entry in self._shelf.make_room(need, most):
             self._tell({"say": "dropped", "entry": entry})
@@ -191,6 +195,7 @@ class Shelving:
 
         def done() -> None:
             del self._taking[key]
+            self._room.leave(found.files)
             whole = taken == [True]
             if whole:
                 self._shelf.put(key[0], found, place)

@@ -28,9 +28,10 @@ from echelon.model.run import Record
 
 Object = dict[str, Any]
 
-# Requests, and no limits: while results come it needs about a kilobyte for each of their files, of which
-# the size in --keep lets millions in, and a keeper that were killed for that would lose all that it holds.
-_CPU, _MEMORY = "100m", "256Mi"
+# What it needs while files come is bounded (`agent/keep/room.py`): 1.5 kB for each of at most 500,000, and
+# 128 MB beside that, which `tests/faults/test_bounds.py` measures. The limit is above, since a keeper that is
+# killed loses all that it holds; without one a default of the namespace, which may be less, would count.
+_CPU, _MEMORY, _MOST_MEMORY = "100m", "256Mi", "1Gi"
 _NODE_AWAY = 3600  # seconds before a silent node's keeper is given up: what it holds is on that node
 _TRIES = 6  # pods, one after another
 _AVOIDED = 64  # nodes, of a plan that may have thousands
@@ -88,6 +89,7 @@ def keeper_object(
                 ],
                 "resources": {
                     "requests": {"cpu": _CPU, "memory": _MEMORY, "ephemeral-storage": size},
+                    "limits": {"memory": _MOST_MEMORY},
                 },
                 "securityContext": {
                     "allowPrivilegeEscalation": False,
