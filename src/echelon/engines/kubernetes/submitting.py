@@ -29,6 +29,7 @@ from echelon.engines.kubernetes.files.results.home import as_owner, local_folder
 from echelon.engines.kubernetes.follow import view as views
 from echelon.engines.kubernetes.follow.view import View
 from echelon.engines.kubernetes.nodes import inventory
+from echelon.engines.kubernetes.nodes.devices import with_devices
 from echelon.engines.kubernetes.prerequisites import namespace, outputs, pod_security
 from echelon.engines.kubernetes.prerequisites.asked import Asked, Submission
 from echelon.engines.kubernetes.queue import making, scaling
@@ -44,7 +45,7 @@ from echelon.engines.results import reserve_results, results_folder
 from echelon.engines.terminal_size import size_for
 from echelon.errors import Denied, EchelonError
 from echelon.model.engine.cluster import Cluster
-from echelon.model.job import Job
+from echelon.model.job import Job, asks_for_gpus
 from echelon.model.plan import Plan
 from echelon.model.run import Record, RunRef
 from echelon.model.world import rank_count
@@ -88,7 +89,7 @@ class Submitting:
         )
         if wanted and found.known and not found.nodes and not found.left_out:
             raise inventory.no_such_nodes(self.api.list_shapes("Node", shapes.Node), job.pod.node_selector)
-        return found
+        return with_devices(self.api, found) if asks_for_gpus(job) else found
 
     def adds_nodes(self) -> bool:
         """Whether an autoscaler is known to be there."""
