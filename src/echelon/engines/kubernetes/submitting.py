@@ -63,6 +63,8 @@ class Submitting:
         """The cluster's nodes that the job may use and who holds what of them, as far as we may look."""
         from echelon.engines.kubernetes import shapes
         from echelon.engines.kubernetes.nodes import inventory
+        from echelon.engines.kubernetes.nodes.devices import with_devices
+        from echelon.model.job import asks_for_gpus
         from echelon.engines.kubernetes.render.pod import to_toleration
 
         if job is None:
@@ -79,7 +81,7 @@ class Submitting:
         )
         if wanted and found.known and not found.nodes and not found.left_out:
             raise inventory.no_such_nodes(self.api.list_shapes("Node", shapes.Node), job.pod.node_selector)
-        return found
+        return with_devices(self.api, found) if asks_for_gpus(job) else found
 
     def adds_nodes(self) -> bool:
         """Whether an autoscaler is known to be there."""

@@ -14,7 +14,7 @@ from echelon.engines.kubernetes import shapes
 from echelon.engines.kubernetes.abilities.cluster import ClusterMeter
 from echelon.engines.kubernetes.doctor import environment
 from echelon.engines.kubernetes.nodes import inventory
-from echelon.engines.kubernetes.nodes.devices import devices_of, look_for_devices
+from echelon.engines.kubernetes.nodes.devices import devices_of, look_for_devices, with_devices
 from echelon.errors import Unplaceable
 from echelon.model.engine.cluster import Devices, name_devices
 from echelon.model.meaning import to_job
@@ -99,11 +99,11 @@ def test_a_run_that_finds_no_gpus_is_refused_with_what_there_is(wanted: Object) 
     there = server(published("one", 2, MODEL))
     job = to_job(Settings(script="t.py", framework="plain", image="x", **wanted), name="demo")
     with pytest.raises(Unplaceable) as refused:
-        fit(job, inventory.look(there.api))
+        fit(job, with_devices(there.api, inventory.look(there.api)))
     assert "there is 2 NVIDIA H100 80GB HBM3 of gpu.nvidia.com on a" in refused.value.hint
 
 
 def test_they_are_not_asked_for_where_nodes_have_gpus() -> None:
     there = server(published("one", 2, MODEL), gpus=4)
-    assert inventory.look(there.api).devices == ()
+    assert with_devices(there.api, inventory.look(there.api)).devices == ()
     assert not [each for each in there.asked if each.kind == "ResourceSlice"]

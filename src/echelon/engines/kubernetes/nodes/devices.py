@@ -6,11 +6,12 @@ is told that a cluster has no GPUs which has some."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from echelon.engines.kubernetes import names, shapes
 from echelon.errors import Denied
-from echelon.model.engine.cluster import Devices
+from echelon.model.engine.cluster import Cluster, Devices
 
 if TYPE_CHECKING:
     from echelon.engines.kubernetes.client.api import Api
@@ -28,6 +29,14 @@ def look_for_devices(api: Api) -> tuple[Devices, ...]:
     except (Denied, NotThere):
         return ()
     return devices_of(found)
+
+
+def with_devices(api: Api, cluster: Cluster) -> Cluster:
+    """The cluster, for a run that asks for GPUs: where no node has any, with what it has instead."""
+    everyone = (*cluster.nodes, *(each.node for each in cluster.left_out))
+    if not cluster.known or any(node.gpus for node in everyone):
+        return cluster
+    return replace(cluster, devices=look_for_devices(api))
 
 
 def devices_of(slices: Collection[shapes.ResourceSlice]) -> tuple[Devices, ...]:

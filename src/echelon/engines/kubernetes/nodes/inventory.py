@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from echelon.engines.kubernetes import names, shapes
-from echelon.engines.kubernetes.nodes.devices import look_for_devices
 from echelon.engines.kubernetes.nodes.gpus import gpu_resource, gpus_of, is_gpu
 from echelon.engines.kubernetes.nodes.holder_names import holder_of, run_name
 from echelon.engines.kubernetes.nodes.requests import Sums, pod_requests
@@ -81,7 +80,7 @@ def look(
     if seen.nodes is None or not seen.all_namespaces:
         waiting = queued_runs(seen.waiting, api.namespace)
         return Cluster(nodes=(), waiting=waiting, known=False, here=False)
-    found = to_cluster(
+    return to_cluster(
         seen.nodes,
         seen.pods,
         seen.places,
@@ -90,10 +89,6 @@ def look(
         gpu_type=gpu_type,
         tolerations=(*tolerations, *(GPU_TOLERATIONS if gpus else ())),
     )
-    everyone = (*found.nodes, *(each.node for each in found.left_out))
-    if gpus and not any(node.gpus for node in everyone):
-        return replace(found, devices=look_for_devices(api))
-    return found
 
 
 def see(api: Api, *, selector: str = "") -> Seen:
