@@ -64,8 +64,8 @@ class Submitting:
         from echelon.engines.kubernetes import shapes
         from echelon.engines.kubernetes.nodes import inventory
         from echelon.engines.kubernetes.nodes.devices import with_devices
-        from echelon.model.job import asks_for_gpus
         from echelon.engines.kubernetes.render.pod import to_toleration
+        from echelon.model.job import asks_for_gpus
 
         if job is None:
             return inventory.look(self.api, gpus=gpus)
