@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +90,21 @@ def test_the_record_tells_most_of_an_end_that_nothing_denies(jobs: list[Object],
     end = settled(stored(end=SAID), jobs, pods)
     assert end is not None
     assert end.reason == "as the record has it"
+
+
+@pytest.mark.parametrize("condition", ["FailureTarget", "Failed"])
+def test_a_leader_that_is_deleted_before_it_says_anything_changes_no_end(condition: str) -> None:
+    """The first one was deleted by force. While it is replaced, the others tell the end and are fetched, and
+    the Job is ended: its pods leave.
+    """
+    deleted = {"deletionTimestamp": "2026-01-01T00:02:30Z"}
+    notes = {names.COMPLETION_INDEX: "0", names.FAILURE_COUNT: "0", names.EVICTION_COUNT: "1"}
+    leader = pod(state=RUNNING, annotations=notes, **deleted)
+    jobs = [job(condition, reason="DeadlineExceeded")]
+    lost = {**SAID, "outcome": "failed", "exit_code": 117}
+    known = Evidence(stored=stored(end=lost), jobs=jobs, pods=[leader])
+    found = standing(replace(known, asked=frozenset({"leader", "peers", "keeper"})), 1e9)
+    assert (found.state, found.end and found.end.exit_code, found.lacks) == ("failed", 117, ())
 
 
 def test_a_leader_that_came_when_the_others_had_left_does_not_say_how_it_ended() -> None:

@@ -177,11 +177,18 @@ def _claimed(known: Evidence) -> Event | None:
 def _may_go_on(known: Evidence) -> bool:
     """Whether something of a run is at work, or will be: a pod that has not ended, unless its node does not
     respond and no client can ask it; or a Job that may make another. A pod that was to replace a lost one,
-    and has not begun, tells nothing: the run may have ended with that one.
+    and has not begun, or is deleted before it has said anything, tells nothing: the run may have ended with
+    that one.
     """
     left = [pod for pod in known.pods if not workers.has_ended(pod)]
-    asked = [pod for pod in left if workers.has_started(pod) or not workers.was_replaced(pod)]
+    asked = [pod for pod in left if not workers.was_replaced(pod) or _has_a_say(pod, known)]
     return not all(map(workers.is_cut_off, asked)) or (bool(known.jobs or known.waiting) and not left)
+
+
+def _has_a_say(pod: Pod, known: Evidence) -> bool:
+    """Whether a pod that has replaced another may know of the run what that one did not."""
+    silent = "leader" in known.asked and not known.told.has_lines
+    return workers.has_started(pod) and not (silent and pod.metadata.deletion_timestamp)
 
 
 def _is_denied(claimed: Event, shown: Event, known: Evidence) -> bool:
