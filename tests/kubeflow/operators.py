@@ -21,7 +21,8 @@ def mpi_operator(own_cluster: Target) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["trainer", "trainer-2.3"])
+# The newer release takes the older one's place in the cluster, which other tests need beside it.
+@pytest.fixture(params=["trainer", pytest.param("trainer-2.3", marks=pytest.mark.alone)])
 def trainer(own_cluster: Target, namespace: Kubectl, request: pytest.FixtureRequest) -> Iterator[None]:
     """Kubeflow's Trainer, and the controller of its JobSets, at work; one release after the other."""
     assert own_cluster.ours

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.conftest import wait_until
 from tests.faults.kubernetes.terminal import PATIENCE, Terminal
@@ -174,7 +176,13 @@ def test_a_run_that_is_stopped_has_its_last_checkpoint(terminal: Terminal) -> No
 def end_after_a_checkpoint(terminal: Terminal, name: str) -> None:
     """Rank 0 has saved step 1, and nobody has fetched anything."""
     submit(terminal, name, "-n", "2")
-    assert terminal.call("stop", name).returncode == 0
+    # On the machine that has submitted the run, `stop` would fetch its checkpoints.
+    elsewhere = terminal.folder.with_name("elsewhere")
+    elsewhere.mkdir()
+    other = replace(terminal, folder=elsewhere, state=terminal.folder.with_name("elsewhere-state"))
+    stopped = other.call("stop", name)
+    assert stopped.returncode == 0, stopped.stderr
+    assert not (terminal.folder / "runs" / name / "ckpt").exists()
 
 
 def check_resumed(terminal: Terminal, name: str) -> None:

@@ -22,7 +22,7 @@ NEVER = rf"rank {{odd}} (?:never called {SIX}|is in {{place}} \(hang.py:\d+\)); 
 WAYS = {
     "asleep": NEVER.replace("{place}", "wait_long"),
     "computes": NEVER.replace("{place}", "compute"),
-    "reads": NEVER.replace("{place}", "load_batch"),
+    "reads": NEVER.replace("{place}", "(?:load_batch|open)"),
     "stopped": rf"rank {{odd}} is stopped \(SIGSTOP\)(?: before {SIX})?; rank",
     "start": r"rank {odd} is in wait_long \(hang.py:\d+\); rank",
     "order": rf"rank {{odd}} (?:called broadcast 6 .*called {SIX}|is in broadcast \(hang.py:\d+\))",
