@@ -111,7 +111,7 @@ def test_it_holds_the_agent_and_nothing_of_the_client() -> None:
     package = Path(str(echelon.agent.__file__)).parents[2]
     sources = {each.relative_to(package).as_posix() for each in (package / "echelon/agent").rglob("*.py")}
     assert set(names) == {"__main__.py", "echelon/__init__.py"} | sources - {"echelon/agent/pyz.py"}
-    assert len(agent_archive()) < 270_000  # it travels with every run
+    assert len(agent_archive()) < 280_000  # it travels with every run
 
 
 @pytest.mark.parametrize("version", VERSIONS)

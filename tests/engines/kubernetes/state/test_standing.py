@@ -97,9 +97,8 @@ def test_a_leader_that_is_deleted_before_it_says_anything_changes_no_end(conditi
     """The first one was deleted by force. While it is replaced, the others tell the end and are fetched, and
     the Job is ended: its pods leave.
     """
-    deleted = {"deletionTimestamp": "2026-01-01T00:02:30Z"}
     notes = {names.COMPLETION_INDEX: "0", names.FAILURE_COUNT: "0", names.EVICTION_COUNT: "1"}
-    leader = pod(state=RUNNING, annotations=notes, **deleted)
+    leader = pod(state=RUNNING, annotations=notes, deletionTimestamp="2026-01-01T00:02:30Z")
     jobs = [job(condition, reason="DeadlineExceeded")]
     lost = {**SAID, "outcome": "failed", "exit_code": 117}
     known = Evidence(stored=stored(end=lost), jobs=jobs, pods=[leader])
