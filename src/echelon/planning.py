@@ -32,9 +32,9 @@ def candidates(job: Job, cluster: Cluster) -> Sequence[Candidate]:
     """The worlds that would serve a job, the best first: the only place where a World is made from a Job.
 
     A job that gives its shape has one; of a range of workers, as many as there is room for now, or else the
-    fewest. Of a range of GPUs, or where only the number of GPUs is given, the shape that
-    the cluster has room for now is chosen, or else the one that an empty cluster would have room for;
-    Unplaceable if there is none."""
+    fewest. Of a range of GPUs, or where only the number of GPUs is given, the shape that the cluster has room
+    for now is chosen, or else the one that an empty cluster would have room for; Unplaceable if there is
+    none."""
     shape = job.shape
     if job.least is not None:
         return (Candidate(world=_as_many_as_fit(job, job.least, cluster)),)
@@ -58,14 +58,16 @@ def _as_many_as_fit(job: Job, least: int, cluster: Cluster) -> World:
 
     found = best_of_range([(job.resources, least, job.workers)], cluster) if cluster.known else None
     number = least if found is None else found[1]
-    return world(number if _fits(world(number), cluster) else least)
+    return world(number if room_now(world(number), cluster) is not None else least)
 
 
-def _fits(world: World, cluster: Cluster) -> bool:
+def room_now(world: World, cluster: Cluster) -> Placement | None:
+    """Where the workers of a world go, if there is room for all of them now."""
     try:
-        return isinstance(place(world, cluster), Placement)
+        found = place(world, cluster)
     except Unplaceable:
-        return False
+        return None
+    return None if isinstance(found, NoRoom) else found
 
 
 def _all_seats(job: Job, world: World, placement: Placement) -> tuple[World, Placement]:

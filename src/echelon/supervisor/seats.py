@@ -19,8 +19,7 @@ from echelon.model.engine.cluster import Cluster
 from echelon.model.job import Job, asks_for_gpus
 from echelon.model.plan import Plan, Seat
 from echelon.model.world import World
-from echelon.placement import NoRoom, place
-from echelon.planning import fit
+from echelon.planning import fit, room_now
 from echelon.values import frozen
 
 ASK_FOR_GPUS = 10.0  # seconds between two questions to nvidia-smi whether GPUs have become free
@@ -37,18 +36,20 @@ class Change:
     come: tuple[Seat, ...] = ()
 
 
-def decide(plan: Plan, job: Job, cluster: Cluster, waiting: Collection[Job], kept: Collection[int]) -> Change:
-    """What is to be done now. Pure. `waiting` are the queued runs, the first to start first; seats that are
-    `kept` do not change: they are being given back.
+def decide(
+    plan: Plan, job: Job, cluster: Cluster, waiting: Collection[Job], leaving: Collection[int]
+) -> Change:
+    """What is to be done now. Pure. `waiting` are the queued runs, the first to start first. Seats that are
+    `leaving` are being given back; until they are empty no other changes.
     """
-    filled = [seat for seat in plan.placement.seats if seat.node and seat.worker not in kept]
+    filled = [seat for seat in plan.placement.seats if seat.node and seat.worker not in leaving]
     ahead = [each for each in waiting if each.priority >= job.priority]
-    if ahead and ahead[0].priority > job.priority and not kept:
+    if ahead and ahead[0].priority > job.priority and not leaving:
         spare = list(reversed(filled[job.least or job.workers :]))
         for number in range(1, len(spare) + 1):
             if _starts(ahead[0], _without(cluster, spare[:number], job)):
                 return Change(leave=tuple(seat.worker for seat in spare[:number]), to=ahead[0].name)
-    if ahead or kept:
+    if ahead or leaving:
         return Change()
     return Change(come=tuple(_room_for_more(plan, cluster)))
 
@@ -79,11 +80,8 @@ def _room_for_more(plan: Plan, cluster: Cluster) -> Collection[Seat]:
     empty = [seat for seat in plan.placement.seats if not seat.node]
     (group,) = plan.world.groups
     for number in range(len(empty), 0, -1):
-        try:
-            found = place(World(groups=(replace(group, workers=number, least=None),)), cluster)
-        except Unplaceable:
-            continue
-        if not isinstance(found, NoRoom):
+        found = room_now(World(groups=(replace(group, workers=number, least=None),)), cluster)
+        if found is not None:
             return [replace(seat, worker=old.worker) for seat, old in zip(found.seats, empty, strict=False)]
     return []
 
@@ -97,13 +95,15 @@ class Seats:
         record = store.read_record(folder)
         assert record.plan is not None
         self._job, self._plan = record.job, record.plan
-        self._kept: set[int] = set()  # those that are being given back
+        self._leaving: set[int] = set()  # those that are being given back
         self._next_question = 0.0  # when to ask for free GPUs again, if nothing else makes it necessary
 
     @property
     def filled(self) -> dict[int, tuple[str, ...]]:
         """The seats that have a place and are not being given back, with their GPUs."""
-        seats = (seat for seat in self._plan.placement.seats if seat.node and seat.worker not in self._kept)
+        seats = (
+            seat for seat in self._plan.placement.seats if seat.node and seat.worker not in self._leaving
+        )
         return {seat.worker: seat.gpus for seat in seats}
 
     def look(self, there: Collection[int]) -> Change:
@@ -111,7 +111,7 @@ class Seats:
         back is empty when it has none.
         """
         gpus = asks_for_gpus(self._job)
-        left = self._kept - set(there)
+        left = self._leaving - set(there)
         empty = any(not seat.node for seat in self._plan.placement.seats)
         waiting = capacity.waiting_for_gpus(self._runs) if gpus else []
         pressing = left or any(each.priority > self._job.priority for each in waiting)
@@ -120,11 +120,11 @@ class Seats:
         self._next_question = time.monotonic() + (ASK_FOR_GPUS if gpus else 0.0)
         with store.translated(self._folder.path), self._runs.devices_locked():
             if left:
-                self._kept -= left
+                self._leaving -= left
                 self._write([Seat(worker=worker, node="") for worker in left])
             cluster = capacity.read_cluster(self._runs, gpus=gpus)
-            change = decide(self._plan, self._job, cluster, waiting, self._kept)
-            self._kept.update(change.leave)
+            change = decide(self._plan, self._job, cluster, waiting, self._leaving)
+            self._leaving.update(change.leave)
             self._write(change.come)
             return change
 
